@@ -1,0 +1,273 @@
+"""Permits and outcomes: what the holder of the lease may begin, and what it reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkrein.core.commands import (
+    Command,
+    FinishCall,
+    LeaveEffect,
+    RequestApproval,
+    SettleEffect,
+    StartCall,
+    StartUndo,
+    TakeOver,
+)
+from checkrein.core.conditions import strongest
+from checkrein.core.diff import one_line_diff
+from checkrein.core.events import (
+    UNDO_PREFIX,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    EffectInDoubt,
+    EffectLeft,
+    EffectOpened,
+    EffectSettled,
+    EffectUndone,
+    Event,
+    InstructionDelivered,
+    RunStarted,
+    VerbSettled,
+)
+from checkrein.core.orders import may_permit, next_undo
+from checkrein.core.settling import receipt_of
+from checkrein.core.state import State
+from checkrein.core.verdict import Refusal, Verdict, find_effect, refuse
+from checkrein.core.words import CallKind, Decision, EffectState, Outcome, Status, Verb
+
+
+def take_over(state: State, command: TakeOver) -> Verdict:
+    if command.epoch <= state.epoch:
+        return refuse(state, "stale_epoch", f"epoch {command.epoch} is not above {state.epoch}")
+    facts = left_in_doubt(state, command, owner_dead=command.owner_dead)
+    if not command.drives or state.is_finished:
+        return facts
+    status = Status.RUNNING if state.status is Status.QUEUED else state.status
+    started = RunStarted(
+        id=command.id, at=command.at, epoch=command.epoch, status=status, host=command.host, pid=command.pid
+    )
+    return (*facts, started)
+
+
+def left_in_doubt(state: State, command: Command, *, owner_dead: bool) -> tuple[Event, ...]:
+    """The outcome of every call in flight whose maker can no longer be asked in time."""
+    events: list[Event] = []
+    for call, live in state.live.items():
+        event_id, at = f"{command.id}.{call}", command.at
+        events.append(CallFinished(id=event_id, at=at, call=call, outcome=Outcome.IN_DOUBT, owner_dead=owner_dead))
+        if live.kind is CallKind.TOOL and live.effect is not None:
+            events.append(
+                EffectInDoubt(
+                    id=f"{event_id}.effect", at=at, effect=live.effect, why="nobody knows whether it happened"
+                )
+            )
+    return tuple(events)
+
+
+_ASK_STATUSES: Final = frozenset({Status.RUNNING, Status.PAUSING, Status.PAUSED, Status.REDIRECTING})
+
+
+def start_call(state: State, command: StartCall) -> Verdict:
+    refusal = _no_permit(state, command)
+    if refusal is not None:
+        return refusal
+    effect = command.opens
+    started = CallStarted(
+        id=f"{command.call}#{command.attempt}",
+        at=command.at,
+        call=command.call,
+        kind=command.kind,
+        name=command.name,
+        epoch=command.epoch,
+        attempt=command.attempt,
+        key=command.key,
+        step=command.step,
+        arguments=command.arguments,
+        fingerprint=command.fingerprint,
+        on_pause=command.on_pause,
+        idempotent=command.idempotent,
+        effect=None if effect is None else command.call,
+        timeout_seconds=command.timeout_seconds,
+    )
+    opened: tuple[Event, ...] = ()
+    if effect is not None:
+        opened = (
+            EffectOpened(
+                id=f"{started.id}.effect",
+                at=command.at,
+                effect=command.call,
+                what=effect.what,
+                undo=effect.undo,
+                key=command.key,
+            ),
+        )
+    return (*_delivery(state, command), started, *opened)
+
+
+def _no_permit(state: State, command: StartCall) -> Refusal | None:
+    """Why the call may not begin; None when it may."""
+    if command.epoch != state.epoch:
+        return refuse(state, "stale_epoch", f"epoch {command.epoch} does not own it, {state.epoch} does")
+    if command.call in state.live:
+        return refuse(state, "already_begun", f"call {command.call} is in flight")
+    if command.kind is CallKind.ASK:
+        return None if _is_asked(state, command.call) else refuse(state, "not_now", "nobody waits for this answer")
+    if not may_permit(state):
+        return refuse(state, "not_now", f"{command.name} may not begin")
+    doubt = state.doubts.get(command.call)
+    if doubt is not None and doubt.person:
+        return refuse(state, "in_doubt", f"whether {command.name} happened is not known; a person must say so first")
+    if command.attempt != state.again.get(command.call, 1):
+        return refuse(state, "not_again", f"attempt {command.attempt} of {command.name} is not due")
+    return _no_consent(state, command) or _cap_reached(state, command)
+
+
+def _is_asked(state: State, call: str) -> bool:
+    return state.status in _ASK_STATUSES and any(
+        verb.call == call and verb.superseded_by is None and not verb.answered for verb in state.verbs
+    )
+
+
+def _no_consent(state: State, command: StartCall) -> Refusal | None:
+    """An approval holds for one recorded call and its exact arguments, and is consumed by the permit."""
+    approval = state.approvals.get(command.call)
+    if approval is None:
+        missing = command.needs_approval and command.attempt == 1
+        return refuse(state, "not_approved", f"{command.name} needs an approval") if missing else None
+    if approval.decision is not Decision.APPROVED:
+        return refuse(state, "not_approved", f"{command.name} waits for an approval")
+    if approval.fingerprint != command.fingerprint:
+        return refuse(state, "not_approved", f"the approval of {command.name} was for other arguments")
+    return None
+
+
+def _cap_reached(state: State, command: StartCall) -> Refusal | None:
+    if state.last_calls is not None:
+        is_last = command.kind is CallKind.MODEL and (state.last_calls > 0 or command.attempt > 1)
+        return None if is_last else refuse(state, "cap_reached", "the last model call it was granted is spent")
+    if state.stop_when is None:
+        return None
+    trip = strongest(state.stop_when.trips(state.spent(command.at), state.grants))
+    if trip is None:
+        return None
+    return refuse(state, "cap_reached", f"{trip.condition} is reached ({trip.observed:g})", trip)
+
+
+def _delivery(state: State, command: StartCall) -> tuple[Event, ...]:
+    """The pending instruction goes to the agent with this call, and the redirect that brought it is settled."""
+    instruction = state.instruction
+    if not command.delivers or instruction is None:
+        return ()
+    delivered = InstructionDelivered(
+        id=f"{command.id}.delivered",
+        at=command.at,
+        accepted=instruction.accepted,
+        call=command.call,
+        diff=one_line_diff(instruction.before, instruction.text),
+    )
+    verb = state.verb(instruction.accepted)
+    if verb is None or verb.verb is not Verb.REDIRECT:
+        return (delivered,)
+    receipt = receipt_of(state, verb, at=command.at, status=Status.RUNNING, delivered=True)
+    settled = VerbSettled(
+        id=f"{command.id}.settled",
+        at=command.at,
+        accepted=verb.id,
+        verb=verb.verb,
+        status=Status.RUNNING,
+        receipt=receipt,
+    )
+    return (delivered, settled)
+
+
+def start_undo(state: State, command: StartUndo) -> Verdict:
+    if command.epoch < state.epoch:
+        return refuse(state, "stale_epoch", f"epoch {command.epoch} does not own it, {state.epoch} does")
+    effect = next_undo(state, command.effects)
+    if effect is None or effect.id != command.effect:
+        return refuse(state, "not_due", f"the undo of {command.effect} is not due")
+    return (
+        CallStarted(
+            id=command.id,
+            at=command.at,
+            call=UNDO_PREFIX + effect.id,
+            kind=CallKind.UNDO,
+            name=effect.what,
+            epoch=command.epoch,
+            attempt=command.attempt,
+            key=effect.key,
+            effect=effect.id,
+            idempotent=True,
+        ),
+    )
+
+
+def finish_call(state: State, command: FinishCall) -> Verdict:
+    live = state.live.get(command.call)
+    if live is None:
+        return refuse(state, "not_in_flight", f"call {command.call} has its outcome already")
+    finished = CallFinished(
+        id=command.id,
+        at=command.at,
+        call=command.call,
+        outcome=command.outcome,
+        result=command.result,
+        error=command.error,
+        usage=command.usage,
+        chunks=command.chunks,
+        chars=command.chars,
+        chunk_hash=command.chunk_hash,
+        tokens_after_stop=command.tokens_after_stop,
+        verb=_stopped_by(state, live.stop, command.outcome),
+    )
+    if live.effect is None:
+        return (finished,)
+    event_id, at = f"{command.id}.effect", command.at
+    if live.kind is CallKind.UNDO:
+        undone = command.outcome is Outcome.COMPLETED
+        return (finished, EffectUndone(id=event_id, at=at, effect=live.effect)) if undone else (finished,)
+    if command.outcome in (Outcome.COMPLETED, Outcome.FAILED):
+        return (finished,)
+    why = "interrupted, may have partly happened"
+    return (finished, EffectInDoubt(id=event_id, at=at, effect=live.effect, why=why))
+
+
+def _stopped_by(state: State, verb: Verb | None, outcome: Outcome) -> str | None:
+    if verb is None or outcome in (Outcome.COMPLETED, Outcome.FAILED):
+        return None
+    pending = state.pending(verb)
+    return None if pending is None else pending.id
+
+
+def leave_effect(state: State, command: LeaveEffect) -> Verdict:
+    effect = find_effect(command.effects, command.effect)
+    if effect is None or effect.state not in (EffectState.OPEN, EffectState.IN_DOUBT, EffectState.SETTLED):
+        return refuse(state, "nothing_to_undo", f"{command.effect} is not an effect that can be left")
+    return (EffectLeft(id=command.id, at=command.at, effect=effect.id, why=command.why),)
+
+
+def settle_effect(state: State, command: SettleEffect) -> Verdict:
+    effect = find_effect(command.effects, command.effect)
+    if effect is None or effect.state is not EffectState.OPEN:
+        return refuse(state, "nothing_to_settle", f"{command.effect} is not an open effect")
+    return (EffectSettled(id=command.id, at=command.at, effect=effect.id),)
+
+
+def request_approval(state: State, command: RequestApproval) -> Verdict:
+    if not may_permit(state):
+        return refuse(state, "not_now", f"{command.name} may not begin")
+    if command.call in state.approvals:
+        return refuse(state, "already_waiting", f"call {command.call} waits for an approval already")
+    return (
+        ApprovalRequested(
+            id=command.id,
+            at=command.at,
+            call=command.call,
+            name=command.name,
+            fingerprint=command.fingerprint,
+            arguments=command.arguments,
+            blocks=command.blocks,
+        ),
+    )

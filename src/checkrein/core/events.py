@@ -1,0 +1,331 @@
+"""Everything that can be said about a run.
+
+An event is a frozen struct with a tag. It carries its own `id` (made by whoever appends it, so that a repeat can be
+recognised) and the time `at` which it was made; its `seq` and its hash are given by the journal and are no part of it,
+so that an event is encoded once and the same bytes are stored, streamed and hashed.
+
+Every event is either a fact or a decision. A **fact** happened: it is refused only when its maker no longer owns the
+run. A **decision** permits something, or changes what is permitted: it is also refused when an event that changes what
+is permitted (a **deciding** one) has come in since its maker last looked. `DECISIONS` and `DECIDING` below say which
+is which.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from checkrein.core.conditions import Condition, Usage
+from checkrein.core.receipts import Receipt
+from checkrein.core.words import (
+    Answer,
+    CallKind,
+    Decision,
+    OnPause,
+    Outcome,
+    Status,
+    Then,
+    Undo,
+    Verb,
+    When,
+)
+
+UNDO_PREFIX: Final = "undo:"
+"""The id of an undo call is this and the id of its effect."""
+
+Json = msgspec.Raw
+"""A JSON value that is kept as the bytes it came in."""
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something only a person can give: why the run waits, and what would help."""
+
+    code: str
+    what: str
+    remedy: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    id: str
+    at: float
+
+
+# -- the run itself
+
+
+class RunCreated(Event, frozen=True, kw_only=True, tag="run.created"):
+    run: str
+    agent: str
+    goal: str
+    thread: str
+    owner: str = ""
+    parent: str | None = None
+    root: str | None = None
+    """The topmost run this one descends from; None when it is the topmost itself."""
+    continues: str | None = None
+    stop_when: Condition | None = None
+
+    @property
+    def status(self) -> Status:
+        return Status.QUEUED
+
+
+class RunStarted(Event, frozen=True, kw_only=True, tag="run.started"):
+    """A driver took the run up, for the first time or again."""
+
+    epoch: int
+    status: Status
+    host: str = ""
+    pid: int = 0
+
+
+class RunFinished(Event, frozen=True, kw_only=True, tag="run.finished"):
+    status: Status
+    result: Json | None = None
+    error: str | None = None
+
+
+# -- what a person sees of the work
+
+
+class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
+    steps: tuple[str, ...]
+
+
+class StepStarted(Event, frozen=True, kw_only=True, tag="step.started"):
+    step: int
+    title: str
+
+
+class StepFinished(Event, frozen=True, kw_only=True, tag="step.finished"):
+    step: int
+
+
+# -- calls
+
+
+class CallStarted(Event, frozen=True, kw_only=True, tag="call.started"):
+    """The permit. Once it is in the journal the call counts as issued."""
+
+    call: str
+    kind: CallKind
+    name: str
+    epoch: int
+    attempt: int = 1
+    key: str = ""
+    step: int | None = None
+    arguments: Json | None = None
+    fingerprint: str = ""
+    """Hash of kind, name and arguments: what replay matches and `Repeats` compares."""
+    on_pause: OnPause = OnPause.FINISH
+    idempotent: bool = False
+    effect: str | None = None
+    """For a tool call: the effect it opens. For an undo: the effect it undoes."""
+    timeout_seconds: float | None = None
+
+
+class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
+    call: str
+    outcome: Outcome
+    result: Json | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    chunks: int = 0
+    chars: int = 0
+    chunk_hash: str = ""
+    tokens_after_stop: int = 0
+    verb: str | None = None
+    """The id of the verb that stopped it, if one did."""
+    owner_dead: bool = False
+    """With `in_doubt`: the process that made the call is known to be gone, so the call can no longer begin."""
+
+
+class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):
+    """The former owner of a call in doubt says what became of it. It will not touch the world again under this call.
+
+    `outcome` is `in_doubt` when all that is known is that the owner is gone.
+    """
+
+    call: str
+    epoch: int
+    outcome: Outcome
+    began: bool = True
+    """False: the owner had the permit and never used it."""
+    result: Json | None = None
+    error: str | None = None
+
+
+class CallResolved(Event, frozen=True, kw_only=True, tag="call.resolved"):
+    """The doubt about a call is ended, by a person or by the answer of its former owner."""
+
+    call: str
+    answer: Answer
+    by: str
+    result: Json | None = None
+    note: str = ""
+
+
+# -- effects (an effect has the id of the call that opened it)
+
+
+class EffectOpened(Event, frozen=True, kw_only=True, tag="effect.opened"):
+    effect: str
+    what: str
+    undo: str | None = None
+    """Where the undo function can be imported from; None when there is none."""
+    key: str = ""
+
+
+class EffectSettled(Event, frozen=True, kw_only=True, tag="effect.settled"):
+    effect: str
+    why: str = ""
+
+
+class EffectUndone(Event, frozen=True, kw_only=True, tag="effect.undone"):
+    effect: str
+
+
+class EffectInDoubt(Event, frozen=True, kw_only=True, tag="effect.in_doubt"):
+    effect: str
+    why: str = ""
+
+
+class EffectLeft(Event, frozen=True, kw_only=True, tag="effect.left"):
+    effect: str
+    why: str = ""
+
+
+class EffectReopened(Event, frozen=True, kw_only=True, tag="effect.reopened"):
+    """An effect that was in doubt, or left, is open again: it did happen, or its undo is to be tried (again)."""
+
+    effect: str
+    undo: bool = False
+    by: str = ""
+
+
+# -- verbs
+
+
+class VerbAccepted(Event, frozen=True, kw_only=True, tag="verb.accepted"):
+    """Asked, and in force from here on. Its `id` is the verb's request id."""
+
+    verb: Verb
+    status: Status
+    by: str
+    reason: str = ""
+    asked_at: float | None = None
+    instruction: str | None = None
+    question: str | None = None
+    when: When = When.NOW
+    undo: Undo = Undo.OPEN
+    call: str | None = None
+    needs: Need | None = None
+    """With a pause that the runtime asked for: what only a person can give."""
+    resumes_itself: bool = False
+    """With a pause: the next driver resumes the run without being asked (a shutdown, never a person's pause)."""
+
+
+class VerbSettled(Event, frozen=True, kw_only=True, tag="verb.settled"):
+    """Happened. `accepted` is the id of the `verb.accepted` that it settles."""
+
+    accepted: str
+    verb: Verb
+    status: Status
+    receipt: Receipt
+
+
+class ReasonAdded(Event, frozen=True, kw_only=True, tag="reason.added"):
+    reason: str
+    by: str
+    note: str = ""
+
+
+class InstructionDelivered(Event, frozen=True, kw_only=True, tag="instruction.delivered"):
+    accepted: str
+    """The id of the verb that carried the instruction."""
+    call: str
+    diff: str
+
+
+# -- approvals
+
+
+class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval.requested"):
+    call: str
+    name: str
+    fingerprint: str
+    arguments: Json | None = None
+    blocks: bool = True
+
+
+class ApprovalDecided(Event, frozen=True, kw_only=True, tag="approval.decided"):
+    call: str
+    decision: Decision
+    by: str
+    note: str = ""
+
+
+# -- what was noticed
+
+
+class ConditionTripped(Event, frozen=True, kw_only=True, tag="condition.tripped"):
+    condition: str
+    observed: float
+    allowed: float
+    then: Then
+
+
+class WatcherFlagged(Event, frozen=True, kw_only=True, tag="watcher.flagged"):
+    watcher: str
+    what: str
+    call: str | None = None
+    offset: int | None = None
+
+
+class RetryScheduled(Event, frozen=True, kw_only=True, tag="retry.scheduled"):
+    call: str
+    attempt: int
+    wait_seconds: float
+    why: str
+
+
+EVENTS: Final[tuple[type[Event], ...]] = (
+    RunCreated, RunStarted, RunFinished, PlanPublished, StepStarted, StepFinished,
+    CallStarted, CallFinished, CallAnswered, CallResolved,
+    EffectOpened, EffectSettled, EffectUndone, EffectInDoubt, EffectLeft, EffectReopened,
+    VerbAccepted, VerbSettled, ReasonAdded, InstructionDelivered,
+    ApprovalRequested, ApprovalDecided, ConditionTripped, WatcherFlagged, RetryScheduled,
+)  # fmt: skip
+
+DECISIONS: Final[frozenset[type[Event]]] = frozenset({
+    RunStarted, RunFinished, CallStarted, CallResolved, EffectOpened, EffectReopened,
+    VerbAccepted, VerbSettled, InstructionDelivered, ApprovalRequested, ApprovalDecided, ConditionTripped,
+})  # fmt: skip
+"""Events that are refused when a deciding event came in that their maker had not seen. The others are facts."""
+
+DECIDING: Final[frozenset[type[Event]]] = frozenset({
+    RunCreated, RunStarted, RunFinished, CallResolved, EffectReopened,
+    VerbAccepted, VerbSettled, ApprovalRequested, ApprovalDecided, ConditionTripped,
+})  # fmt: skip
+"""Events that change what may be decided next. A permit is not one of them: it takes nothing from anybody else, and a
+cancel must never lose a race against the permits of a busy run."""
+
+UNOWNED: Final[frozenset[type[Event]]] = frozenset({
+    RunCreated, VerbAccepted, ApprovalDecided, CallResolved, EffectSettled, EffectLeft, EffectReopened, ReasonAdded,
+})  # fmt: skip
+"""Events that may be appended without holding the run's lease (without an epoch)."""
+
+AFTER_THE_END: Final[frozenset[type[Event]]] = frozenset({
+    CallAnswered, CallResolved, ReasonAdded, EffectSettled, EffectUndone, EffectInDoubt, EffectLeft, EffectReopened,
+})  # fmt: skip
+"""Events that a finished run still takes, besides the start and the finish of an undo call."""
+
+
+def is_taken_after_the_end(event: Event) -> bool:
+    """Whether a finished run still takes this event."""
+    if isinstance(event, CallStarted):
+        return event.kind is CallKind.UNDO
+    if isinstance(event, CallFinished):
+        return event.call.startswith(UNDO_PREFIX)
+    return type(event) in AFTER_THE_END

@@ -1,0 +1,63 @@
+"""What a verb answers: what was stopped, what was undone, what is unknown or left, and how long it took."""
+
+from __future__ import annotations
+
+import msgspec
+
+from checkrein.core.words import CallKind, EffectState, Status, Verb
+
+
+class Timing(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Milliseconds since the verb was asked for. None: has not happened, or there was nothing to stop."""
+
+    accepted: float | None = None
+    calls_stopped: float | None = None
+    settled: float | None = None
+
+
+class StoppedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A call that was in flight when the verb was accepted, and what became of it."""
+
+    id: str
+    kind: CallKind
+    name: str
+    now: str
+    """An `Outcome`, or `held`."""
+    was: str = "running"
+    ms: float = 0.0
+
+
+class ChangedEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An effect the verb touched, or that is still unknown or left when it settles."""
+
+    id: str
+    what: str
+    now: EffectState
+    why: str = ""
+
+
+class Partial(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Work that was interrupted and is kept: how much text, and in which thread."""
+
+    chars: int = 0
+    thread: str = ""
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    verb: Verb
+    run: str
+    status: Status
+    seq: int
+    """The seq of the `verb.accepted` that this answers."""
+    by: str
+    reason: str = ""
+    timing_ms: Timing = Timing()
+    calls: tuple[StoppedCall, ...] = ()
+    effects: tuple[ChangedEffect, ...] = ()
+    tokens_after_stop: int = 0
+    partial: Partial = Partial()
+    superseded_by: str | None = None
+    delivered: bool | None = None
+    """For a verb with an instruction: whether the agent got it."""
+    answer: str | None = None
+    waiting_for: str | None = None

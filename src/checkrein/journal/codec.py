@@ -1,0 +1,57 @@
+"""Events as bytes, and back.
+
+An event is encoded once. The bytes are what is stored, hashed and streamed, so nothing here ever encodes an event that
+came out of a journal again.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Final
+
+import msgspec
+
+from checkrein.core.events import EVENTS, Event
+from checkrein.errors import StoreDamaged, StoreTooNew
+
+# msgspec cannot decode `Raw | None`. A None is never encoded, being a default, so plain `Raw` reads the same.
+for _kind in EVENTS:
+    for _field, _type in _kind.__annotations__.items():
+        if _type == "Json | None":
+            _kind.__annotations__[_field] = "Json"
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(reduce(or_, EVENTS))
+_TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in EVENTS)
+
+
+class _Tagged(msgspec.Struct):
+    type: str
+
+
+def encode(event: Event) -> bytes:
+    """The bytes of `event`: JSON on one line."""
+    return _ENCODER.encode(event)
+
+
+def decode(body: bytes) -> Event:
+    """The event in `body`. Raises `StoreTooNew` for one of a kind not known here, `StoreDamaged` for anything else."""
+    try:
+        return _DECODER.decode(body)
+    except msgspec.DecodeError as error:
+        raise _unreadable(body, error) from error
+
+
+def _unreadable(body: bytes, error: msgspec.DecodeError) -> StoreDamaged | StoreTooNew:
+    try:
+        kind = msgspec.json.decode(body, type=_Tagged).type
+    except msgspec.DecodeError:
+        return StoreDamaged(f"An event in the journal cannot be read ({error}); restore the journal from a backup.")
+    if kind in _TAGS:
+        return StoreDamaged(
+            f"A {kind} event in the journal is not whole ({error}); restore it from a backup.", type=kind
+        )
+    return StoreTooNew(
+        f"The journal holds {kind} events, which this version does not know; use a later one.", type=kind
+    )
