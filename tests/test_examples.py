@@ -1,0 +1,35 @@
+"""Every example runs, and shows what it says it shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_tour_shows_a_stop_an_honest_crash_and_a_forgery_that_is_noticed() -> None:
+    """D3, D7, D18, D30, D33: what `make demo` shows for now."""
+    shown = run("foundation_tour.py")
+
+    assert "stops now, undoes 2 open effects (draft, lock), partial work saves to the thread" in shown
+    assert "is cancelling: write_memo may not begin" in shown
+    assert shown.index("draft: undone") and shown.index("lock: undone")
+    assert "It waits: say whether send_invoice happened" in shown
+    assert "send_invoice is tried again: False" in shown
+    assert "does not follow from the one before" in shown
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    tested = {"foundation_tour.py"}
+
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
