@@ -241,9 +241,7 @@ async def tour() -> None:
     finally:
         shutil.rmtree(folder)
     title("That is the foundation: a run that cannot be misread, and a journal that never loses.")
-    say(
-        f"{Verb.PAUSE.value}, {Verb.REDIRECT.value} and the page come with the runtime. `make test` proves all of this."
-    )
+    say("The runtime and the page will stand on it. `make test` proves what you have just seen.")
 
 
 if __name__ == "__main__":

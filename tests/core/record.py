@@ -5,10 +5,10 @@ No event id comes twice, and a finished run takes only what is left to be done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from checkrein.core.commands import Command
 from checkrein.core.conditions import Condition
@@ -158,16 +158,16 @@ class Record:
     def make(self, kind: type[C], given: Mapping[str, Any]) -> C:
         """A command in which everything that was not given is what a well-meaning caller would say."""
         self._made += 1
-        usual: dict[str, Any] = {
-            "id": f"c{self._made}",
-            "at": self.at,
-            "by": "ann",
-            "epoch": self.state.epoch,
-            "effects": self.effects,
-            "held": self.held,
+        usual: dict[str, Callable[[], Any]] = {
+            "id": lambda: f"c{self._made}",
+            "at": lambda: self.at,
+            "by": lambda: "ann",
+            "epoch": lambda: self.state.epoch,
+            "effects": lambda: self.effects,
+            "held": lambda: self.held,
         }
-        names = {field.name for field in fields(kind)}
-        return kind(**({name: value for name, value in usual.items() if name in names} | dict(given)))
+        missing = usual.keys() & set(kind.__struct_fields__) - given.keys()
+        return kind(**{name: usual[name]() for name in missing}, **given)
 
     def give(self, kind: type[Command], /, **given: Any) -> Verdict:
         return self.do(self.make(kind, given))

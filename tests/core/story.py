@@ -169,10 +169,10 @@ class Story(Record):
             due = next((order for order in self.orders if not isinstance(order, Deliver)), None)
             if due is None or (until is not None and isinstance(due, until)):
                 return
-            self._carry_out(due)
+            self.carry_out(due)
         raise AssertionError(f"there is no end to the orders: {self.orders}")
 
-    def _carry_out(self, order: Order) -> None:
+    def carry_out(self, order: Order) -> None:
         match order:
             case Abort(call):
                 events_of(self.finish(call, Outcome.ABORTED))

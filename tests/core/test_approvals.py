@@ -157,3 +157,13 @@ def test_a_call_that_a_person_says_did_not_happen_keeps_its_approval() -> None:
     events_of(story.resolve("pay", Answer.DID_NOT_HAPPEN))
 
     events_of(story.tool("pay", needs_approval=True, attempt=2))
+
+
+def test_a_call_that_is_tried_again_has_the_arguments_that_were_approved() -> None:
+    story = asked_to("pay")
+    events_of(story.approve("pay"))
+    events_of(story.tool("pay", needs_approval=True))
+    events_of(story.take_over())
+    events_of(story.resolve("pay", Answer.DID_NOT_HAPPEN))
+
+    refusal_of(story.tool("pay", needs_approval=True, attempt=2, fingerprint="hash of another sum"))

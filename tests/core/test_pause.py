@@ -50,7 +50,7 @@ def test_a_tool_that_may_be_aborted_is_stopped_by_a_pause_and_done_again_after_i
     story.drive()
     events_of(story.resume())
 
-    assert story.state.again == {"look": 2}
+    assert story.state.attempt_due("look") == 2
     events_of(story.tool("look", on_pause=OnPause.ABORT, idempotent=True, attempt=2))
 
 
@@ -186,4 +186,3 @@ def test_an_instruction_of_a_resume_that_replaces_one_does_not_count_as_its_deli
 
     assert only(InstructionDelivered, delivery).accepted == newer
     assert story.receipt(older).delivered is False
-    assert story.receipt(older).superseded_by == newer

@@ -21,7 +21,8 @@ def test_a_redirect_now_stops_everything_in_flight_before_anything_else_begins()
     assert story.orders == (Abort("m1", Verb.REDIRECT), Abort("score", Verb.REDIRECT))
     assert refusal_of(story.model("m2", delivers=True)).code == "not_now"
     story.drive()
-    assert [type(order) for order in story.orders] == [Deliver]
+    assert not any(isinstance(order, Abort) for order in story.orders)
+    events_of(story.model("m2", delivers=True))
 
 
 def test_a_redirect_at_the_next_step_lets_the_calls_in_flight_finish() -> None:
@@ -33,7 +34,7 @@ def test_a_redirect_at_the_next_step_lets_the_calls_in_flight_finish() -> None:
     assert story.state.live["score"].stop is None
     events_of(story.finish("score"))
     events_of(story.model("m2", delivers=True))
-    assert [(call.name, call.now) for call in story.receipt(redirect).calls] == [("score", "completed")]
+    assert story.receipt(redirect).calls == ()
 
 
 def test_a_redirect_undoes_what_it_interrupted_and_keeps_finished_work() -> None:
@@ -48,7 +49,9 @@ def test_a_redirect_undoes_what_it_interrupted_and_keeps_finished_work() -> None
 
     assert story.ledger["lock"].state == "undone"
     assert story.ledger["draft"].state == "open"
-    assert [(call.name, call.now) for call in story.receipt(redirect).calls] == [("lock", "aborted")]
+    receipt = story.receipt(redirect)
+    assert [(call.name, call.now) for call in receipt.calls] == [("lock", "aborted")]
+    assert [(effect.what, effect.now) for effect in receipt.effects] == [("lock", "undone")]
 
 
 def test_a_tool_that_finishes_although_it_was_redirected_is_kept() -> None:
@@ -69,6 +72,7 @@ def test_the_instruction_is_given_only_when_what_was_interrupted_is_undone() -> 
     events_of(story.finish("lock", Outcome.ABORTED))
 
     assert [type(order) for order in story.orders] == [UndoEffect]
+    assert refusal_of(story.model("m1", delivers=True)).code == "not_now"
     story.drive()
     assert [type(order) for order in story.orders] == [Deliver]
 
@@ -164,12 +168,15 @@ def test_a_program_that_is_about_to_end_must_take_the_instruction_first() -> Non
 @pytest.mark.parametrize("end", ["complete", "fail"])
 def test_a_program_that_ends_first_says_that_the_instruction_was_not_delivered(end: str) -> None:
     story = Story()
+    events_of(story.tool("lock", effect=True))
     redirect = accepted(story.redirect())
+    story.drive()
 
     events = events_of(getattr(story, end)(undelivered_ok=True))
 
     assert [type(event) for event in events] == [VerbSettled, RunFinished]
     assert story.receipt(redirect).delivered is False
+    assert [(effect.what, effect.now) for effect in story.receipt(redirect).effects] == [("lock", "undone")]
 
 
 def test_a_cancel_of_a_redirected_run_says_that_the_instruction_was_not_delivered() -> None:
@@ -184,11 +191,11 @@ def test_a_cancel_of_a_redirected_run_says_that_the_instruction_was_not_delivere
     assert story.receipt(redirect).superseded_by == cancel
 
 
-def test_a_redirect_answers_only_for_the_calls_that_were_in_flight_when_it_came() -> None:
+def test_a_redirect_answers_only_for_the_calls_that_it_stopped() -> None:
     story = Story()
     events_of(story.tool("score"))
-    redirect = accepted(story.redirect(when=When.NEXT_STEP))
-    events_of(story.finish("score"))
+    redirect = accepted(story.redirect())
+    events_of(story.finish("score", Outcome.ABORTED))
 
     story.did("unrelated", effect=False)
     events_of(story.model("m1", delivers=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from checkrein.core.commands import (
     Command,
     FinishCall,
@@ -56,7 +58,9 @@ def left_in_doubt(state: State, command: Command, *, owner_dead: bool) -> tuple[
     events: list[Event] = []
     for call, live in state.live.items():
         event_id, at = f"{command.id}.{call}", command.at
-        events.append(CallFinished(id=event_id, at=at, call=call, outcome=Outcome.IN_DOUBT, owner_dead=owner_dead))
+        events.append(
+            CallFinished(id=event_id, at=at, call=call, outcome=Outcome.IN_DOUBT, owner_dead=owner_dead, abandoned=True)
+        )
         if live.kind is CallKind.TOOL and live.effect is not None:
             events.append(
                 EffectInDoubt(
@@ -86,6 +90,7 @@ def start_call(state: State, command: StartCall) -> Verdict:
         step=command.step,
         arguments=command.arguments,
         fingerprint=command.fingerprint,
+        place=command.place,
         on_pause=command.on_pause,
         idempotent=command.idempotent,
         effect=None if effect is None else command.call,
@@ -114,12 +119,15 @@ def _no_permit(state: State, command: StartCall) -> Refusal | None:
         return refuse(state, "already_begun", f"call {command.call} is in flight")
     if command.kind is CallKind.ASK:
         return None if _is_asked(state, command.call) else refuse(state, "not_now", "nobody waits for this answer")
-    if not may_permit(state):
+    if not may_permit(state, command.effects):
         return refuse(state, "not_now", f"{command.name} may not begin")
     doubt = state.doubts.get(command.call)
     if doubt is not None and doubt.person:
         return refuse(state, "in_doubt", f"whether {command.name} happened is not known; a person must say so first")
-    if command.attempt != state.again.get(command.call, 1):
+    again = state.again.get(command.call)
+    if again is not None and again.fingerprint and again.fingerprint != command.fingerprint:
+        return refuse(state, "not_again", f"{command.name} is to be tried again with the same arguments")
+    if command.attempt != state.attempt_due(command.call):
         return refuse(state, "not_again", f"attempt {command.attempt} of {command.name} is not due")
     return _no_consent(state, command) or _cap_reached(state, command)
 
@@ -149,10 +157,15 @@ def _cap_reached(state: State, command: StartCall) -> Refusal | None:
         return None if is_last else refuse(state, "cap_reached", "the last model call it was granted is spent")
     if state.stop_when is None:
         return None
-    trip = strongest(state.stop_when.trips(state.spent(command.at), state.grants))
+    spent = state.spent(command.at)
+    if command.kind is not CallKind.MODEL or command.attempt > 1:
+        # It belongs to the turn that has begun, and a cap on turns does not end one half-way.
+        spent = replace(spent, usage=replace(spent.usage, turns=spent.usage.turns - 1))
+    trip = strongest(state.stop_when.trips(spent, state.grants))
     if trip is None:
         return None
-    return refuse(state, "cap_reached", f"{trip.condition} is reached ({trip.observed:g})", trip)
+    seen = "not known" if trip.observed is None else f"{trip.observed:.15g}"
+    return refuse(state, "cap_reached", f"{trip.condition} is reached ({seen})", trip)
 
 
 def _delivery(state: State, command: StartCall) -> tuple[Event, ...]:
@@ -170,7 +183,7 @@ def _delivery(state: State, command: StartCall) -> tuple[Event, ...]:
     verb = state.verb(instruction.accepted)
     if verb is None or verb.verb is not Verb.REDIRECT:
         return (delivered,)
-    receipt = receipt_of(state, verb, at=command.at, status=Status.RUNNING, delivered=True)
+    receipt = receipt_of(state, verb, at=command.at, status=Status.RUNNING, effects=command.effects, delivered=True)
     settled = VerbSettled(
         id=f"{command.id}.settled",
         at=command.at,
@@ -267,6 +280,7 @@ def request_approval(state: State, command: RequestApproval) -> Verdict:
             call=command.call,
             name=command.name,
             fingerprint=command.fingerprint,
+            place=command.place,
             arguments=command.arguments,
             blocks=command.blocks,
         ),

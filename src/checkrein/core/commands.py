@@ -75,6 +75,8 @@ class ResolveCall(VerbCommand, frozen=True, kw_only=True):
     call: str
     answer: Answer
     result: Json | None = None
+    effects: tuple[Effect, ...] = ()
+    """The run's whole ledger: an interrupted call has its outcome, and its effect may still be in doubt."""
 
 
 class RetryUndo(VerbCommand, frozen=True, kw_only=True):
@@ -86,6 +88,7 @@ class HaltRun(VerbCommand, frozen=True, kw_only=True):
     """Made by whoever has just claimed the run by force, so that nobody else can begin a call meanwhile."""
 
     owner_dead: bool = False
+    effects: tuple[Effect, ...] = ()
 
 
 # -- the holder of the lease
@@ -117,12 +120,15 @@ class StartCall(Command, frozen=True, kw_only=True):
     step: int | None = None
     arguments: Json | None = None
     fingerprint: str = ""
+    place: str = ""
     on_pause: OnPause = OnPause.FINISH
     idempotent: bool = False
     opens: Effect | None = None
     needs_approval: bool = False
     delivers: bool = False
     """The call carries the pending instruction to the agent."""
+    effects: tuple[Effect, ...] = ()
+    """With `delivers`: the run's whole ledger. What a redirect interrupted is undone first, and its receipt says so."""
     timeout_seconds: float | None = None
 
 
@@ -164,6 +170,7 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     call: str
     name: str
     fingerprint: str
+    place: str = ""
     arguments: Json | None = None
     blocks: bool = True
 
@@ -189,3 +196,5 @@ class FinishRun(Command, frozen=True, kw_only=True):
     result: Json | None = None
     error: str | None = None
     undelivered_ok: bool = False
+    effects: tuple[Effect, ...] = ()
+    """The run's whole ledger, for the receipts of verbs that are still pending."""

@@ -64,10 +64,10 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trip(msgspec.Struct, frozen=True, gc=False):
-    """One condition that has had its allowance: its label, what was seen, what was allowed."""
+    """One condition that has had its allowance: its label, what was seen (None: not known), what was allowed."""
 
     condition: str
-    observed: float
+    observed: float | None
     allowed: float
     then: Then
 
@@ -86,18 +86,18 @@ class _Cap(_Composable, frozen=True, omit_defaults=True):
     def _allowed(self) -> float:
         raise AssertionError(self)
 
-    def _observed(self, spent: Spent) -> float:
+    def _observed(self, spent: Spent) -> float | None:
         raise AssertionError(self)
 
     @property
     def label(self) -> str:
-        return f"{type(self).__name__}({self._allowed():g})"
+        return f"{type(self).__name__}({self._allowed():.15g})"
 
     def trips(self, spent: Spent, grants: Mapping[str, int]) -> tuple[Trip, ...]:
         allowed = self._allowed() * (1 + grants.get(self.label, 0))
         observed = self._observed(spent)
         then: Then = self.then  # type: ignore[attr-defined]
-        return (Trip(self.label, observed, allowed, then),) if observed >= allowed else ()
+        return (Trip(self.label, observed, allowed, then),) if observed is None or observed >= allowed else ()
 
 
 class _Count(_Cap, frozen=True, omit_defaults=True):
@@ -137,14 +137,27 @@ class Effects(_Count, tag="effects", frozen=True, omit_defaults=True):
 
 
 class Repeats(_Count, tag="repeats", frozen=True, omit_defaults=True):
-    """The same call so many times in a row, or so many rounds of going back and forth between two."""
+    """The same call so many times in a row, or so many rounds of going back and forth between two.
+
+    A grant does not allow more: the run forgets its latest calls, so that the count begins anew.
+    """
+
+    def __post_init__(self) -> None:
+        if self.n > RECENT_CALLS // 2:
+            raise ValueError(f"Repeats({self.n}) would never trip: at most {RECENT_CALLS // 2} rounds are remembered")
+
+    def trips(self, spent: Spent, grants: Mapping[str, int]) -> tuple[Trip, ...]:
+        return super().trips(spent, {})
 
     def _observed(self, spent: Spent) -> float:
         return max(_rounds(spent.recent, 1), _rounds(spent.recent, 2))
 
 
 class Cost(_Cap, tag="cost", frozen=True, omit_defaults=True):
-    """At most so much money. An unknown price counts as infinitely dear: better to ask than never to trip."""
+    """At most so much money. A price that is not known trips at once: better to ask than never to trip.
+
+    Whoever resumes after that has been told, and is not asked again.
+    """
 
     usd: float
     then: Then = Then.PAUSE
@@ -152,8 +165,12 @@ class Cost(_Cap, tag="cost", frozen=True, omit_defaults=True):
     def _allowed(self) -> float:
         return self.usd
 
-    def _observed(self, spent: Spent) -> float:
-        return float("inf") if spent.usage.cost_usd is None else spent.usage.cost_usd
+    def _observed(self, spent: Spent) -> float | None:
+        return spent.usage.cost_usd
+
+    def trips(self, spent: Spent, grants: Mapping[str, int]) -> tuple[Trip, ...]:
+        is_accepted = spent.usage.cost_usd is None and self.label in grants
+        return () if is_accepted else super().trips(spent, grants)
 
 
 class Elapsed(_Cap, tag="elapsed", frozen=True, omit_defaults=True):

@@ -71,7 +71,8 @@ def _resume(state: State, effects: Sequence[Effect]) -> str:
 def _redirect(state: State, effects: Sequence[Effect]) -> str:
     done = state.steps_finished
     kept = f"keeps {done} finished {_plural('step', done)}" if done else "keeps all finished work"
-    return ", ".join(filter(None, [_clause("stops", _in_flight(state)), kept]))
+    granted = f"grants {', '.join(state.tripped)} again" if state.tripped else ""
+    return ", ".join(filter(None, [_clause("stops", _in_flight(state)), kept, granted]))
 
 
 def _cancel(state: State, effects: Sequence[Effect]) -> str:

@@ -34,10 +34,14 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     wanted: bool = False
     """Its undo was asked for on its own, by a person, whatever the run is doing."""
     why: str = ""
+    happened: bool = True
+    """False: it is known that it did not happen."""
 
 
 _FOLD: Final[Mapping[type[Event], Callable[[Effect, Any], Effect]]] = {
-    EffectSettled: lambda effect, event: replace(effect, state=EffectState.SETTLED, why=event.why),
+    EffectSettled: lambda effect, event: replace(
+        effect, state=EffectState.SETTLED, why=event.why, happened=event.happened
+    ),
     EffectUndone: lambda effect, event: replace(effect, state=EffectState.UNDONE, wanted=False, why=""),
     EffectInDoubt: lambda effect, event: replace(effect, state=EffectState.IN_DOUBT, why=event.why),
     EffectLeft: lambda effect, event: replace(effect, state=EffectState.LEFT, wanted=False, why=event.why),

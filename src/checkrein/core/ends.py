@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from checkrein.core.calls import left_in_doubt
 from checkrein.core.commands import CancelRun, Command, FinishRun, HaltRun, PauseRun, SettleVerb, TripCondition
 from checkrein.core.effects import Effect
@@ -66,16 +68,23 @@ def finish_run(state: State, command: FinishRun) -> Verdict:
         return refuse(state, "instruction_pending", "the agent has not been given its latest instruction")
     if command.status is Status.COMPLETED and (state.approvals or any(d.blocks for d in state.doubts.values())):
         return refuse(state, "waiting", "an approval or a call in doubt is still open")
-    return _end(state, command, command.status, result=command.result, error=command.error)
+    return _end(state, command, command.status, effects=command.effects, result=command.result, error=command.error)
 
 
 def halt(state: State, command: HaltRun) -> Verdict:
     """No undo, no waiting: what was in flight is in doubt, what was pending is superseded, the run is over."""
     if refusal := not_allowed(state, command):
         return refusal
-    events = (*left_in_doubt(state, command, owner_dead=command.owner_dead), accept(state, command))
-    halted = reduce(lambda now, event: evolve(now, event, now.seq + 1), events, state)
-    return (*events, *_end(halted, command, Status.KILLED))
+    facts, accepted = left_in_doubt(state, command, owner_dead=command.owner_dead), accept(state, command)
+    halted = _after(state, (*facts, accepted))
+    # In the journal what was in flight ended before the halt, because facts come first; in its receipt because of it.
+    stopped = replace(_after(state, (accepted, *facts)).verbs[-1], seq=halted.verbs[-1].seq)
+    halted = replace(halted, verbs=(*halted.verbs[:-1], stopped))
+    return (*facts, accepted, *_end(halted, command, Status.KILLED, effects=command.effects))
+
+
+def _after(state: State, events: tuple[Event, ...]) -> State:
+    return reduce(lambda now, event: evolve(now, event, now.seq + 1), events, state)
 
 
 def trip_condition(state: State, command: TripCondition) -> Verdict:

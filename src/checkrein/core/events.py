@@ -12,7 +12,7 @@ is which.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -36,6 +36,12 @@ UNDO_PREFIX: Final = "undo:"
 
 Json = msgspec.Raw
 """A JSON value that is kept as the bytes it came in."""
+
+if TYPE_CHECKING:
+    MaybeJson = Json | None
+else:
+    # msgspec cannot decode `Raw | None`. None is never encoded, being the default; a JSON null is the bytes `null`.
+    MaybeJson = Json
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,7 +88,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run.started"):
 
 class RunFinished(Event, frozen=True, kw_only=True, tag="run.finished"):
     status: Status
-    result: Json | None = None
+    result: MaybeJson = None
     error: str | None = None
 
 
@@ -115,9 +121,11 @@ class CallStarted(Event, frozen=True, kw_only=True, tag="call.started"):
     attempt: int = 1
     key: str = ""
     step: int | None = None
-    arguments: Json | None = None
+    arguments: MaybeJson = None
     fingerprint: str = ""
     """Hash of kind, name and arguments: what replay matches and `Repeats` compares."""
+    place: str = ""
+    """Where the program stands, if that has a name (`turn:3`): what replay matches instead."""
     on_pause: OnPause = OnPause.FINISH
     idempotent: bool = False
     effect: str | None = None
@@ -128,7 +136,7 @@ class CallStarted(Event, frozen=True, kw_only=True, tag="call.started"):
 class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
     call: str
     outcome: Outcome
-    result: Json | None = None
+    result: MaybeJson = None
     error: str | None = None
     usage: Usage | None = None
     chunks: int = 0
@@ -139,6 +147,8 @@ class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
     """The id of the verb that stopped it, if one did."""
     owner_dead: bool = False
     """With `in_doubt`: the process that made the call is known to be gone, so the call can no longer begin."""
+    abandoned: bool = False
+    """With `in_doubt`: said by whoever took the run over. The time since the last event was nobody's work."""
 
 
 class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):
@@ -152,7 +162,7 @@ class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):
     outcome: Outcome
     began: bool = True
     """False: the owner had the permit and never used it."""
-    result: Json | None = None
+    result: MaybeJson = None
     error: str | None = None
 
 
@@ -162,7 +172,7 @@ class CallResolved(Event, frozen=True, kw_only=True, tag="call.resolved"):
     call: str
     answer: Answer
     by: str
-    result: Json | None = None
+    result: MaybeJson = None
     note: str = ""
 
 
@@ -180,6 +190,8 @@ class EffectOpened(Event, frozen=True, kw_only=True, tag="effect.opened"):
 class EffectSettled(Event, frozen=True, kw_only=True, tag="effect.settled"):
     effect: str
     why: str = ""
+    happened: bool = True
+    """False: it turned out that there was no effect, so there is nothing to undo either."""
 
 
 class EffectUndone(Event, frozen=True, kw_only=True, tag="effect.undone"):
@@ -255,7 +267,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval.requeste
     call: str
     name: str
     fingerprint: str
-    arguments: Json | None = None
+    place: str = ""
+    arguments: MaybeJson = None
     blocks: bool = True
 
 
@@ -271,7 +284,8 @@ class ApprovalDecided(Event, frozen=True, kw_only=True, tag="approval.decided"):
 
 class ConditionTripped(Event, frozen=True, kw_only=True, tag="condition.tripped"):
     condition: str
-    observed: float
+    observed: float | None
+    """None: not known."""
     allowed: float
     then: Then
 

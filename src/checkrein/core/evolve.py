@@ -31,7 +31,7 @@ from checkrein.core.events import (
     VerbSettled,
 )
 from checkrein.core.receipts import StoppedCall
-from checkrein.core.state import AT_WORK, Approval, Doubt, Instruction, LiveCall, PendingVerb, State
+from checkrein.core.state import AT_WORK, Again, Approval, Doubt, Instruction, LiveCall, PendingVerb, State
 from checkrein.core.table import SUPERSEDES
 from checkrein.core.words import Answer, CallKind, Decision, OnPause, Outcome, Then, Verb, When
 
@@ -55,18 +55,26 @@ def evolve(state: State | None, event: Event, seq: int) -> State:
     if "status" in changes and changes["status"] is not state.status:
         changes["status_seq"] = seq
     after = replace(state, seq=seq, at=event.at, **changes)
-    return _keep_time(state, after) if changes else after
+    return _keep_time(after) if changes else after
 
 
-def _keep_time(before: State, after: State) -> State:
+def _keep_time(after: State) -> State:
     """Start or stop the clock of time at work: paused, queued and waiting time does not count."""
     is_active = after.status in AT_WORK and not ((after.approvals or after.doubts or after.needs) and after.waiting())
-    if is_active == (after.active_since is not None):
-        return after
+    if after.active_since is None:
+        return replace(after, active_since=after.at) if is_active else after
     if is_active:
-        return replace(after, active_since=after.at)
-    worked = max(0.0, after.at - (before.active_since or after.at))
+        return after
+    worked = max(0.0, after.at - after.active_since)
     return replace(after, active_since=None, elapsed_seconds=after.elapsed_seconds + worked)
+
+
+def _nobodys_work(state: State, at: float) -> dict[str, Any]:
+    """A driver died some time after the last thing that was said. What lies between does not count as elapsed."""
+    if state.active_since is None:
+        return {}
+    worked = max(0.0, state.at - state.active_since)
+    return {"elapsed_seconds": state.elapsed_seconds + worked, "active_since": at}
 
 
 # -- the run itself
@@ -90,12 +98,7 @@ def _created(event: RunCreated, seq: int) -> State:
 
 
 def _started(state: State, event: RunStarted) -> dict[str, Any]:
-    changes: dict[str, Any] = {"epoch": event.epoch, "status": event.status}
-    if state.active_since is not None:
-        # The former driver died some time after the last thing it said. What lies between was nobody's work.
-        changes["elapsed_seconds"] = state.elapsed_seconds + max(0.0, state.at - state.active_since)
-        changes["active_since"] = event.at
-    return changes
+    return {"epoch": event.epoch, "status": event.status, **_nobodys_work(state, event.at)}
 
 
 def _finished(state: State, event: RunFinished) -> dict[str, Any]:
@@ -138,6 +141,7 @@ def _call_started(state: State, event: CallStarted) -> dict[str, Any]:
         on_pause=event.on_pause,
         idempotent=event.idempotent,
         effect=event.effect,
+        fingerprint=event.fingerprint if event.kind is CallKind.TOOL else "",
     )
     changes: dict[str, Any] = {"live": {**state.live, event.call: live}}
     if event.call in state.again:
@@ -154,7 +158,8 @@ def _call_started(state: State, event: CallStarted) -> dict[str, Any]:
         usage = state.usage
         opens = event.effect is not None and event.attempt == 1
         changes["usage"] = replace(usage, tool_calls=usage.tool_calls + 1, effects=usage.effects + opens)
-        changes["recent"] = (*state.recent[-RECENT_CALLS + 1 :], event.fingerprint)
+        if event.attempt == 1:
+            changes["recent"] = (*state.recent[-RECENT_CALLS + 1 :], event.fingerprint)
     return changes
 
 
@@ -163,13 +168,15 @@ def _call_finished(state: State, event: CallFinished) -> dict[str, Any]:
     if call is None:
         return {}
     changes: dict[str, Any] = {"live": _without(state.live, event.call)}
+    if event.abandoned:
+        changes |= _nobodys_work(state, event.at)
     if event.usage is not None:
         changes["usage"] = state.usage + _spending(event.usage)
     if state.verbs:
         changes["verbs"] = _noted(state.verbs, call, event)
     attempt = _attempt_again(call, event.outcome)
     if attempt is not None:
-        changes["again"] = {**state.again, event.call: attempt}
+        changes["again"] = {**state.again, event.call: Again(attempt=attempt, fingerprint=call.fingerprint)}
     doubt = _doubt_about(call, event)
     if doubt is not None:
         earlier = state.doubts.get(event.call)
@@ -195,9 +202,14 @@ def _noted(verbs: tuple[PendingVerb, ...], call: LiveCall, event: CallFinished) 
     if call.kind is CallKind.UNDO:
         return verbs
     return tuple(
-        _with_call(verb, call, event) if verb.superseded_by is None and verb.verb in _STOPPING else verb
+        _with_call(verb, call, event) if verb.superseded_by is None and _answers_for(verb, call) else verb
         for verb in verbs
     )
+
+
+def _answers_for(verb: PendingVerb, call: LiveCall) -> bool:
+    """A redirect may be pending for long while other calls come and go: it answers for those it stopped."""
+    return verb.verb in _STOPPING and (verb.verb is not Verb.REDIRECT or call.stop is Verb.REDIRECT)
 
 
 _STOPPING: Final = frozenset({Verb.PAUSE, Verb.REDIRECT, Verb.CANCEL, Verb.HALT})
@@ -249,6 +261,7 @@ def _doubt_about(call: LiveCall, event: CallFinished) -> Doubt | None:
     return Doubt(
         name=call.name,
         attempt=call.attempt,
+        fingerprint=call.fingerprint,
         effect=call.effect,
         unanswered=(call.epoch,) if may_still_act else (),
         person=person,
@@ -274,7 +287,8 @@ def _call_resolved(state: State, event: CallResolved) -> dict[str, Any]:
         return {}
     changes: dict[str, Any] = {"doubts": _without(state.doubts, event.call)}
     if event.answer is Answer.DID_NOT_HAPPEN and doubt.blocks:
-        changes["again"] = {**state.again, event.call: doubt.attempt + 1}
+        again = Again(attempt=doubt.attempt + 1, fingerprint=doubt.fingerprint)
+        changes["again"] = {**state.again, event.call: again}
     return changes
 
 
@@ -306,6 +320,8 @@ def _verb_accepted(state: State, event: VerbAccepted) -> dict[str, Any]:
         replace(verb, superseded_by=event.id) if verb.verb in superseded and verb.superseded_by is None else verb
         for verb in state.verbs
     )
+    # What an earlier redirect interrupted is still to be undone, and only the one in force is asked.
+    interrupted = tuple(c for v in state.verbs if v.verb is event.verb is Verb.REDIRECT for c in v.calls)
     pending = PendingVerb(
         id=event.id,
         verb=event.verb,
@@ -318,6 +334,7 @@ def _verb_accepted(state: State, event: VerbAccepted) -> dict[str, Any]:
         when=event.when,
         undo=event.undo,
         call=_ASK + event.id if event.verb is Verb.ASK else event.call,
+        calls=interrupted,
     )
     return {**changes, "status": event.status, "verbs": (*earlier, pending)}
 
@@ -352,7 +369,7 @@ def _resumed(state: State, event: VerbAccepted) -> dict[str, Any]:
         grants = dict(state.grants)
         for label in state.tripped:
             grants[label] = grants.get(label, 0) + 1
-        changes |= {"grants": grants, "tripped": ()}
+        changes |= {"grants": grants, "tripped": (), "last_calls": None, "recent": ()}
     if event.instruction is not None:
         changes["instruction"] = Instruction(accepted=event.id, text=event.instruction, before=state.next_step)
     return changes
@@ -433,8 +450,10 @@ def _approval_decided(state: State, event: ApprovalDecided) -> dict[str, Any]:
 
 
 def _condition_tripped(state: State, event: ConditionTripped) -> dict[str, Any]:
-    changes: dict[str, Any] = {"tripped": (*state.tripped, event.condition)}
-    if event.then is Then.FINISH:
+    changes: dict[str, Any] = {}
+    if event.condition not in state.tripped:
+        changes["tripped"] = (*state.tripped, event.condition)
+    if event.then is Then.FINISH and state.last_calls is None:
         changes["last_calls"] = 1
     return changes
 

@@ -74,7 +74,7 @@ def orders(
     if effect is not None:
         due.append(UndoEffect(effect))
     due += [
-        AnswerQuestion(verb, state.again.get(verb.call or "", 1))
+        AnswerQuestion(verb, state.attempt_due(verb.call or ""))
         for verb in state.verbs
         if verb.verb is Verb.ASK and verb.superseded_by is None and not verb.answered and verb.call not in state.live
     ]
@@ -127,7 +127,7 @@ _UNDONE_BY_CANCEL = {
 
 
 def _cancel_undoes(state: State, effect: Effect) -> bool:
-    return state.status is Status.CANCELLING and effect.state in _UNDONE_BY_CANCEL[state.undo]
+    return state.status is Status.CANCELLING and effect.happened and effect.state in _UNDONE_BY_CANCEL[state.undo]
 
 
 def _of_redirect(state: State, effects: Sequence[Effect]) -> list[Effect]:
@@ -166,7 +166,10 @@ def obstacle(
         case Verb.PAUSE:
             return _calls_in_flight(state, held)
         case Verb.REDIRECT:
-            return "the next call of the agent, which will carry the instruction" if _undelivered(state, verb) else None
+            if _undelivered(state, verb):
+                return "the next call of the agent, which will carry the instruction"
+            interrupted = [e.what for e in _of_redirect(state, effects)]
+            return f"the undo of {', '.join(interrupted)}" if interrupted else None
         case Verb.CANCEL:
             return _calls_in_flight(state, frozenset()) or (None if late else _undo_unfinished(state, effects))
         case Verb.ASK:

@@ -25,8 +25,8 @@ def receipt_of(
 ) -> Receipt:
     """The receipt of `verb` when it settles at the time `at` and leaves the run in `status`."""
     if delivered is None and verb.verb is Verb.REDIRECT:
-        delivered = not (state.instruction is not None and state.instruction.accepted == verb.id)
-        delivered = delivered and verb.superseded_by is None
+        # The call that carries an instruction settles its redirect with it. Settled in any other way, it was not given.
+        delivered = False
     return Receipt(
         verb=verb.verb,
         run=state.run,
@@ -51,12 +51,12 @@ def receipt_of(
 
 def _belongs(effect: Effect, verb: PendingVerb) -> bool:
     """A verb accounts for the effects it changed; a cancel also for all that is not settled or undone."""
-    return effect.id in verb.touched or (verb.verb is Verb.CANCEL and effect.state in _UNFINISHED)
+    return effect.id in verb.touched or (verb.verb in (Verb.CANCEL, Verb.HALT) and effect.state in _UNFINISHED)
 
 
 def _changed(state: State, effect: Effect, status: Status) -> ChangedEffect:
     # What is still open when a run is cancelled is left behind, and its receipt must not call it open.
-    is_left = status is Status.CANCELLED and effect.state is EffectState.OPEN
+    is_left = status in (Status.CANCELLED, Status.KILLED) and effect.state is EffectState.OPEN
     why = effect.why
     if state.is_blocked(effect.id):
         why = "its former owner may still be at it, so it was not undone"

@@ -32,6 +32,7 @@ class LiveCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     on_pause: OnPause = OnPause.FINISH
     idempotent: bool = False
     effect: str | None = None
+    fingerprint: str = ""
     stop: Verb | None = None
     """The verb that wants it stopped."""
     hold: bool = False
@@ -43,6 +44,7 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     name: str
     attempt: int
+    fingerprint: str = ""
     effect: str | None = None
     unanswered: tuple[int, ...] = ()
     """Epochs whose owner is neither known dead nor has answered: until then its effect must not be undone."""
@@ -52,6 +54,13 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """The program waits for it."""
     answer: Outcome | None = None
     began: bool = True
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A call that is to be asked again: which attempt may be permitted, and, of a tool, with which arguments."""
+
+    attempt: int
+    fingerprint: str = ""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -127,8 +136,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     live: dict[str, LiveCall] = {}
     doubts: dict[str, Doubt] = {}
     approvals: dict[str, Approval] = {}
-    again: dict[str, int] = {}
-    """Calls that are to be asked again at the same place, with the attempt that may be permitted."""
+    again: dict[str, Again] = {}
+    """Calls that are to be asked again at the same place."""
     verbs: tuple[PendingVerb, ...] = ()
     instruction: Instruction | None = None
     needs: Need | None = None
@@ -184,6 +193,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What conditions look at, as of the time `at`."""
         running = 0.0 if self.active_since is None else max(0.0, at - self.active_since)
         return Spent(self.usage, self.elapsed_seconds + running, self.recent)
+
+    def attempt_due(self, call: str) -> int:
+        """Which attempt of a call may be permitted next, as far as it may be permitted at all."""
+        return self.again[call].attempt if call in self.again else 1
 
     def verb(self, accepted: str) -> PendingVerb | None:
         return next((verb for verb in self.verbs if verb.id == accepted), None)

@@ -20,6 +20,7 @@ from checkrein.core.commands import (
     RetryUndo,
     VerbCommand,
 )
+from checkrein.core.effects import Effect
 from checkrein.core.events import (
     ApprovalDecided,
     CallResolved,
@@ -169,10 +170,11 @@ def _decide_approval(state: State, command: VerbCommand, call: str, decision: De
 def resolve(state: State, command: ResolveCall) -> Verdict:
     if refusal := not_allowed(state, command):
         return refusal
-    doubt = state.doubts.get(command.call)
-    if doubt is None or not doubt.person:
+    doubt, effect = state.doubts.get(command.call), find_effect(command.effects, command.call)
+    if not (doubt is not None and doubt.person) and not _is_unknown(state, effect):
         return refuse(state, "not_in_doubt", f"call {command.call} is not in doubt")
-    if command.answer is Answer.UNDO and doubt.effect is None:
+    effect_id = command.call if doubt is None else doubt.effect
+    if command.answer is Answer.UNDO and (effect_id is None or (effect is not None and effect.undo is None)):
         return refuse(state, "nothing_to_undo", f"call {command.call} has no effect that could be undone")
     resolved = CallResolved(
         id=command.id,
@@ -183,7 +185,14 @@ def resolve(state: State, command: ResolveCall) -> Verdict:
         result=command.result,
         note=command.reason,
     )
-    return (resolved, *_effect_after_answer(state, command, doubt.effect))
+    return (resolved, *_effect_after_answer(state, command, effect_id))
+
+
+def _is_unknown(state: State, effect: Effect | None) -> bool:
+    """Whether an effect stays in doubt although its call is over: stopped half-way, and not to be tried again."""
+    if effect is None or effect.state is not EffectState.IN_DOUBT:
+        return False
+    return effect.id not in state.live and effect.id not in state.again
 
 
 def _effect_after_answer(state: State, command: ResolveCall, effect: str | None) -> tuple[Event, ...]:
@@ -192,7 +201,7 @@ def _effect_after_answer(state: State, command: ResolveCall, effect: str | None)
     event_id, at = f"{command.id}.effect", command.at
     match command.answer:
         case Answer.DID_NOT_HAPPEN:
-            return (EffectSettled(id=event_id, at=at, effect=effect, why="it did not happen"),)
+            return (EffectSettled(id=event_id, at=at, effect=effect, why="it did not happen", happened=False),)
         case Answer.UNDO:
             return (EffectReopened(id=event_id, at=at, effect=effect, undo=True, by=command.by),)
         case Answer.HAPPENED if state.is_finished:

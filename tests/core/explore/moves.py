@@ -187,7 +187,8 @@ def _undo(world: World, n: int, driver: Driver, effect: Effect) -> Iterator[Step
 
 def _permits(world: World, bounds: Bounds, n: int, driver: Driver, seen: State) -> Iterator[Step]:
     due = [(f"c{world.begun}", 1)] if world.begun < len(bounds.calls) else []
-    for call, attempt in (*due, *seen.again.items()):
+    again = [(call, one.attempt) for call, one in seen.again.items()]
+    for call, attempt in (*due, *again):
         kind = bounds.calls[call_index(call)]
         command = _start(call, kind, attempt, driver.epoch, delivers=seen.instruction is not None)
         with_hand = driver._replace(hands=(*driver.hands, Hand(call)))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from checkrein.core import calls, commands, effects, ends, evolve, orders, table, verbs
 from checkrein.core.decide import _DECISIONS
 from checkrein.core.events import CallFinished, CallResolved, EffectUndone
-from checkrein.core.state import State
+from checkrein.core.state import Again, State
 from checkrein.core.words import CallKind, EffectState, Status, Verb
 from checkrein.journal import rules
 from tests.core.explore import world
@@ -154,7 +154,11 @@ def _happened_is_done_again(patch: pytest.MonkeyPatch) -> None:
     def again(state: State, event: Any) -> dict[str, Any]:
         doubt = state.doubts.get(event.call)
         changes = resolved(state, event)
-        return changes if doubt is None else {**changes, "again": {**state.again, event.call: doubt.attempt + 1}}
+        return (
+            changes
+            if doubt is None
+            else {**changes, "again": {**state.again, event.call: Again(attempt=doubt.attempt + 1)}}
+        )
 
     _swap(patch, evolve._CHANGES, CallResolved, again)
 

@@ -1,0 +1,201 @@
+"""The buttons: each names its consequence, in words that come from the state and from nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkrein.core.conditions import Turns
+from checkrein.core.controls import controls
+from checkrein.core.table import VERBS
+from checkrein.core.words import OnPause, Outcome, Status, Verb
+from tests.core.story import Story, events_of, refusal_of
+from tests.core.test_table import run_in
+
+BUTTONS = [Verb.PAUSE, Verb.RESUME, Verb.REDIRECT, Verb.CANCEL, Verb.ASK]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_button_is_enabled_exactly_when_its_verb_would_begin_something_new(status: Status) -> None:
+    """D11 D17 D27: every control is there in every status, and none promises what would be refused."""
+    story = run_in(status)
+
+    shown = controls(story.state, story.effects, held=story.held)
+
+    assert list(shown) == BUTTONS
+    assert all(control.consequence for control in shown.values())
+    for verb, control in shown.items():
+        move = VERBS.get((status, verb))
+        assert control.enabled is (move is not None and not move.joins)
+
+
+# -- pause
+
+
+def test_pause_says_that_the_context_is_kept() -> None:
+    """D18 D20"""
+    story = Story()
+    assert story.consequence(Verb.PAUSE) == "resume keeps context"
+
+    events_of(story.model("m1"))
+
+    assert story.consequence(Verb.PAUSE) == "resume keeps context"
+
+
+def test_pause_names_the_tools_it_waits_for() -> None:
+    """D18"""
+    story = Story()
+    events_of(story.tool("score_churn"))
+
+    assert story.consequence(Verb.PAUSE) == "waits for score_churn, then holds"
+
+
+def test_pause_says_what_becomes_of_each_tool() -> None:
+    story = Story()
+    events_of(story.tool("score_churn"))
+    events_of(story.tool("train", on_pause=OnPause.HOLD))
+    events_of(story.tool("look", on_pause=OnPause.ABORT, idempotent=True))
+
+    assert story.consequence(Verb.PAUSE) == (
+        "waits for score_churn, then holds; freezes train where it is; stops look, which resume does again"
+    )
+
+
+def test_while_it_pauses_the_button_names_what_it_waits_for() -> None:
+    story = Story()
+    events_of(story.tool("score_churn"))
+
+    events_of(story.pause())
+    assert story.consequence(Verb.PAUSE) == "waits for score_churn to stop"
+    events_of(story.finish("score_churn"))
+    story.drive()
+
+    assert story.consequence(Verb.PAUSE) == "it is paused"
+
+
+# -- resume
+
+
+def test_resume_goes_on_exactly_there() -> None:
+    """D18 D23"""
+    story = Story()
+    assert story.consequence(Verb.RESUME) == "it is running"
+
+    events_of(story.pause())
+
+    assert story.consequence(Verb.RESUME) == "goes on exactly there"
+
+
+def test_after_a_cap_the_buttons_say_that_it_is_granted_again() -> None:
+    """D25: no cap is lifted without saying so."""
+    story = Story(stop_when=Turns(50))
+    for turn in range(50):
+        events_of(story.model(f"m{turn}"))
+        events_of(story.finish(f"m{turn}"))
+    events_of(story.trip(refusal_of(story.model("m50"))))
+    story.drive()
+
+    assert story.consequence(Verb.RESUME) == "goes on, and grants Turns(50) again"
+    assert story.consequence(Verb.REDIRECT) == "keeps all finished work, grants Turns(50) again"
+
+
+# -- redirect
+
+
+def test_redirect_says_what_it_stops_and_what_it_keeps() -> None:
+    """D18 D21"""
+    story = Story()
+    story.plan("Fetch customer list", "Join against MRR table", "Score churn risk", finished=2)
+    events_of(story.tool("score_churn"))
+
+    assert story.consequence(Verb.REDIRECT) == "stops score_churn, keeps 2 finished steps"
+
+
+def test_redirect_without_steps_keeps_all_finished_work() -> None:
+    story = Story()
+    assert story.consequence(Verb.REDIRECT) == "keeps all finished work"
+
+    story.plan("Fetch customer list", "Join against MRR table", finished=1)
+
+    assert story.consequence(Verb.REDIRECT) == "keeps 1 finished step"
+
+
+def test_the_composer_opens_with_the_next_step() -> None:
+    """D21"""
+    story = Story()
+    assert story.state.next_step == ""
+
+    story.plan("Fetch customer list", "Join against MRR table", finished=1)
+
+    assert story.state.next_step == "Join against MRR table"
+
+
+# -- cancel
+
+
+def test_cancel_names_what_it_undoes_and_where_partial_work_goes() -> None:
+    """D18 D22 D33"""
+    story = Story()
+    story.did("draft", "lock")
+
+    assert story.consequence(Verb.CANCEL) == (
+        "stops now, undoes 2 open effects (draft, lock), partial work saves to the thread"
+    )
+
+
+def test_cancel_says_plainly_when_there_is_nothing_to_undo() -> None:
+    story = Story()
+
+    assert story.consequence(Verb.CANCEL) == "stops now, partial work saves to the thread"
+
+
+def test_cancel_names_what_it_cannot_undo_and_what_is_in_doubt() -> None:
+    """D34"""
+    story = Story()
+    story.did("draft")
+    story.did("sent", undo=False)
+    story.crashes_in("charge")
+
+    assert story.consequence(Verb.CANCEL) == (
+        "stops now, undoes 1 open effect (draft), charge may have happened, cannot undo sent, "
+        "partial work saves to the thread"
+    )
+
+
+def test_cancel_names_at_most_three_effects_and_each_once() -> None:
+    story = Story()
+    story.did("a", "b", "c", "d", "e")
+
+    assert "undoes 5 open effects (a, b, c and 2 more)" in story.consequence(Verb.CANCEL)
+
+
+def test_while_it_cancels_the_button_names_what_it_waits_for() -> None:
+    story = Story()
+    story.did("draft")
+    events_of(story.tool("score_churn"))
+    events_of(story.cancel())
+
+    assert story.consequence(Verb.CANCEL) == "waits for score_churn to stop"
+    events_of(story.finish("score_churn", Outcome.KILLED))
+
+    assert story.consequence(Verb.CANCEL) == "waits for the undo of draft"
+
+
+# -- ask, and the end
+
+
+def test_ask_says_whether_the_run_goes_on() -> None:
+    story = Story()
+    assert story.consequence(Verb.ASK) == "answers from a copy of the context, the run goes on"
+
+    events_of(story.pause())
+    story.drive()
+
+    assert story.consequence(Verb.ASK) == "answers from a copy of the context, the run stays paused"
+
+
+def test_after_the_end_every_button_says_how_it_ended() -> None:
+    """D24"""
+    story = Story()
+    events_of(story.complete())
+
+    assert {control.consequence for control in controls(story.state).values()} == {"it has completed"}
