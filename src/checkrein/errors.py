@@ -15,6 +15,14 @@
     │   ├── StoreDamaged               truncated, corrupt, or a chain that does not verify
     │   ├── StoreFull                  no room left on the disk
     │   └── StoreUnavailable           it could not be asked; whether it took effect is not known, ask again by id
+    ├── ModelError                     a model could not be asked, or did not answer; `remedy` says what would help
+    │   ├── UnknownModel               a name that means no model
+    │   ├── ModelUnauthorised          the provider does not take the key
+    │   ├── ModelNotFound              the provider has no such model, or not for this key
+    │   ├── ModelRateLimited           asked too often, or a quota is used up; `retry_after` seconds if it was said
+    │   ├── ModelUnavailable           not reached, overloaded, or broken off in the middle
+    │   └── ModelRefusedRequest        it will refuse the same request every time
+    ├── NotImportable                  a tool that a worker process cannot import
     └── MisuseError                    a mistake of the calling program
 
 `code` is stable: HTTP and the command line repeat it unchanged.
@@ -44,6 +52,14 @@ class MisuseError(CheckreinError):
     code = "misuse"
 
 
+class NotImportable(CheckreinError):
+    """A worker process cannot import this function: `reason` says why, the sentence also what to do about it."""
+
+    code = "not_importable"
+    function: str = ""
+    reason: str = ""
+
+
 class JournalError(CheckreinError):
     code = "journal"
 
@@ -56,18 +72,24 @@ class Conflict(JournalError):
     """
 
     code = "conflict"
+    missed: tuple[Any, ...] = ()
+    committed: tuple[Any, ...] = ()
 
 
 class Fenced(JournalError):
     """The run, or one it descends from, was cancelled or halted: no permit and no sub-run. Facts were committed."""
 
     code = "fenced"
+    missed: tuple[Any, ...] = ()
+    committed: tuple[Any, ...] = ()
 
 
 class RunOver(JournalError):
     """The run is finished; it takes only undos, answers, resolutions and reasons."""
 
     code = "run_over"
+    missed: tuple[Any, ...] = ()
+    committed: tuple[Any, ...] = ()
 
 
 class StaleEpoch(JournalError):
@@ -108,3 +130,59 @@ class StoreFull(JournalError):
 
 class StoreUnavailable(JournalError):
     code = "store_unavailable"
+
+
+class ModelError(CheckreinError):
+    """A model could not be asked, or did not answer.
+
+    `remedy` tells a person what would help. `may_retry` says whether the same request may succeed later by itself.
+    """
+
+    code = "model"
+    may_retry: ClassVar[bool] = False
+    remedy: str = "Look at what the provider said."
+
+
+class UnknownModel(ModelError):
+    code = "unknown_model"
+    remedy = "Name the model as provider:model, with a known provider, or pass a model object."
+    known: tuple[str, ...] = ()
+
+
+class ModelUnauthorised(ModelError):
+    code = "model_unauthorised"
+    remedy = "Set a valid API key for this provider, then resume."
+
+
+class ModelNotFound(ModelError):
+    code = "model_not_found"
+    remedy = "Check the model's name, and that the API key may use it, then resume."
+
+
+class ModelRateLimited(ModelError):
+    """Asked too often, or a quota is used up. `retry_after` is in seconds, None where the provider did not say."""
+
+    code = "model_rate_limited"
+    may_retry = True
+    remedy = "Wait and resume, or raise the limit with the provider."
+    retry_after: float | None = None
+
+
+class ModelUnavailable(ModelError):
+    """It could not be reached, is overloaded, or broke off. `partial` holds what had come of its reply, if any."""
+
+    code = "model_unavailable"
+    may_retry = True
+    remedy = "Resume once the provider can be reached again."
+    partial: Any = None
+
+
+class ModelRefusedRequest(ModelError):
+    """The provider will refuse this request however often it is sent: malformed, too long, or against its rules.
+
+    `position` is the index of the message at fault, where that is known.
+    """
+
+    code = "model_refused_request"
+    remedy = "Change what is asked: read what the provider said, then redirect or start again."
+    position: int | None = None

@@ -204,3 +204,13 @@ def test_the_receipt_of_a_halt_lists_what_it_left() -> None:
     halt = accepted(story.halt())
 
     assert [(effect.what, effect.now) for effect in story.receipt(halt).effects] == [("draft", "left")]
+
+
+def test_the_receipt_of_a_halt_says_that_what_was_in_flight_is_in_doubt() -> None:
+    """D15 D35"""
+    story = Story()
+    events_of(story.tool("send", effect=True))
+
+    halt = accepted(story.halt())
+
+    assert [(effect.what, effect.now) for effect in story.receipt(halt).effects] == [("send", "in_doubt")]

@@ -18,7 +18,7 @@ from checkrein.core.settling import receipt_of
 from checkrein.core.state import State
 from checkrein.core.verbs import accept, cancel, not_allowed, pause
 from checkrein.core.verdict import OUTCOME_IN_WORDS, Verdict, refuse
-from checkrein.core.words import Status, Then, Verb
+from checkrein.core.words import EffectState, Status, Then, Verb
 
 RUNTIME: Final = "checkrein"
 """Who asks when the runtime itself pauses or cancels a run."""
@@ -75,12 +75,13 @@ def halt(state: State, command: HaltRun) -> Verdict:
     """No undo, no waiting: what was in flight is in doubt, what was pending is superseded, the run is over."""
     if refusal := not_allowed(state, command):
         return refusal
+    effects = tuple(replace(e, state=EffectState.IN_DOUBT) if e.id in state.live else e for e in command.effects)
     facts, accepted = left_in_doubt(state, command, owner_dead=command.owner_dead), accept(state, command)
     halted = _after(state, (*facts, accepted))
     # In the journal what was in flight ended before the halt, because facts come first; in its receipt because of it.
     stopped = replace(_after(state, (accepted, *facts)).verbs[-1], seq=halted.verbs[-1].seq)
     halted = replace(halted, verbs=(*halted.verbs[:-1], stopped))
-    return (*facts, accepted, *_end(halted, command, Status.KILLED, effects=command.effects))
+    return (*facts, accepted, *_end(halted, command, Status.KILLED, effects=effects))
 
 
 def _after(state: State, events: tuple[Event, ...]) -> State:

@@ -15,12 +15,6 @@ import msgspec
 from checkrein.core.events import EVENTS, Event
 from checkrein.errors import StoreDamaged, StoreTooNew
 
-# msgspec cannot decode `Raw | None`. A None is never encoded, being a default, so plain `Raw` reads the same.
-for _kind in EVENTS:
-    for _field, _type in _kind.__annotations__.items():
-        if _type == "Json | None":
-            _kind.__annotations__[_field] = "Json"
-
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(reduce(or_, EVENTS))
 _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in EVENTS)

@@ -16,7 +16,8 @@ from checkrein.core.effects import AT_THE_END, EFFECT_EVENTS, Effect, evolve_eff
 from checkrein.core.events import EffectOpened, Event, RunCreated, RunFinished
 from checkrein.core.evolve import evolve
 from checkrein.core.state import State
-from checkrein.core.words import TERMINAL, EffectState, Status, Verb
+from checkrein.core.words import TERMINAL, EffectState, Status
+from checkrein.errors import CheckreinError
 from checkrein.journal import chain, codec, refusals, rules
 from checkrein.journal.bells import Changes, Follower, Tower
 from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope
@@ -114,33 +115,25 @@ class MemoryJournal(Journal):
         self._check_open()
         kept = self._run(run)
         left = rules.remainder(proposal, kept.ids)
-        if left is not None:
-            self._take(kept, left)
-        own = {event.id: kept.ids[event.id] for event in proposal.events}
+        before = kept.head
+        refusal = None if left is None else self._take(kept, left)
+        own = {event.id: kept.ids[event.id] for event in proposal.events if event.id in kept.ids}
         taken = tuple(own.values())
+        if refusal is not None:
+            raise refusals.refused(refusal, before, run, proposal, taken, tuple(islice(kept.records, after, None)))
         missed = (r for r in islice(kept.records, after, taken[-1].seq) if r.event.id not in own)
         return Appended(taken, tuple(missed))
 
-    def _take(self, run: _Run, proposal: rules.Proposal) -> None:
+    def _take(self, run: _Run, proposal: rules.Proposal) -> type[CheckreinError] | None:
+        """Record what is admitted, and return what refuses the rest."""
         admission = rules.admit(proposal, run.head, cover=self._cover(run))
-        committed = run.record(proposal.events[: admission.taken])
-        head, run.head = run.head, rules.advance(run.head, proposal, admission.taken)
-        if committed:
+        if admission.taken:
+            run.record(proposal.events[: admission.taken])
+            run.head = rules.advance(run.head, proposal, admission.taken)
             self._tower.announce({run.created.run: run.head.seq})
-        if admission.refusal is not None:
-            missed = tuple(islice(run.records, proposal.after, None))
-            raise refusals.refused(admission.refusal, head, run.created.run, proposal, committed, missed)
-        if proposal.fencing is not None:
-            self._fence_with_descendants(
-                Fence(
-                    scope=Scope.RUN,
-                    name=run.created.run,
-                    halt=proposal.fencing.verb is Verb.HALT,
-                    by=proposal.fencing.by,
-                    reason=proposal.fencing.reason,
-                    at=proposal.fencing.at,
-                )
-            )
+        if proposal.fencing is not None and admission.refusal is None:
+            self._fence_with_descendants(rules.fence_of(run.created.run, proposal.fencing))
+        return admission.refusal
 
     async def read(self, run: str, *, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         self._check_open()
@@ -265,7 +258,8 @@ class MemoryJournal(Journal):
 
     async def fences(self) -> tuple[Fence, ...]:
         self._check_open()
-        return tuple(f for (_, name, halt, source), f in self._fences.items() if halt and name == source)
+        halts = (fence for (_, name, halt, source), fence in self._fences.items() if halt and name == source)
+        return tuple(sorted(halts, key=lambda fence: (fence.at, fence.scope, fence.name)))
 
     def _fence_with_descendants(self, fence: Fence) -> None:
         names = [fence.name]

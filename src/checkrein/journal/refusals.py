@@ -7,10 +7,11 @@ from typing import Final
 
 from checkrein.core.events import DECIDING, RunCreated
 from checkrein.errors import (
+    CheckreinError,
     Conflict,
     Fenced,
-    JournalError,
     LeaseHeld,
+    MisuseError,
     RunExists,
     RunNotFound,
     RunOver,
@@ -23,11 +24,13 @@ from checkrein.journal.contract import Owner, Recorded
 from checkrein.journal.rules import Head, Proposal, tag
 
 # fmt: off
-_SENTENCES: Final[Mapping[type[JournalError], str]] = {
+_SENTENCES: Final[Mapping[type[CheckreinError], str]] = {
     Conflict:   "Run {run} got {deciding} after event {after}: look at what came in and decide again.",
     Fenced:     "Run {run}, or one above it, was cancelled or halted: no further call may begin.",
     RunOver:    "Run {run} is finished ({status}); it takes only undos, answers, resolutions and reasons.",
     StaleEpoch: "Run {run} has epoch {epoch} by now; nothing of an append with epoch {made_with} was taken.",
+    MisuseError: "Run {run} has {seq} events and epoch {epoch}; who appends after event {after} with epoch {made_with} "
+                "cannot have looked at it.",
     StoreFull:  "The disk with {path} is full: no call, run or text is taken until there is room again. "
                 "Free some space; verbs are still accepted.",
 }
@@ -35,18 +38,19 @@ _SENTENCES: Final[Mapping[type[JournalError], str]] = {
 
 
 def refused(
-    kind: type[JournalError],
+    kind: type[CheckreinError],
     head: Head,
     run: str,
     proposal: Proposal,
     committed: tuple[Recorded, ...],
     missed: tuple[Recorded, ...],
     path: str = "",
-) -> JournalError:
+) -> CheckreinError:
     """The error for an append that was not taken whole."""
     sentence = _SENTENCES[kind].format(
         run=run,
         status=head.status,
+        seq=head.seq,
         epoch=head.epoch,
         made_with=proposal.epoch,
         after=proposal.after,

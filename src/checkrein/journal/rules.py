@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from itertools import takewhile
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -38,7 +38,8 @@ from checkrein.core.events import (
     is_taken_after_the_end,
 )
 from checkrein.core.words import TERMINAL, CallKind, Status, Verb
-from checkrein.errors import Conflict, Fenced, JournalError, MisuseError, RunOver, StaleEpoch, StoreFull
+from checkrein.errors import CheckreinError, Conflict, Fenced, MisuseError, RunOver, StaleEpoch, StoreFull
+from checkrein.journal.contract import Fence, Scope
 
 URGENT = frozenset({VerbAccepted, ApprovalDecided, CallResolved})
 """What a person waits for: an append with one of these goes before others."""
@@ -65,37 +66,46 @@ class Head(NamedTuple):
     status: Status
 
 
+class Shape(msgspec.Struct, frozen=True, gc=False):
+    """What the kinds of an append's events say about it, whatever is in them."""
+
+    facts: int
+    """How many facts lead; what follows them is all or nothing."""
+    decided: int
+    """The place of the last deciding event, from 1; 0 when there is none."""
+    is_urgent: bool
+    is_unowned: bool
+    """It may come without an epoch."""
+    has_permit: bool
+    has_answer: bool
+    has_verb: bool
+    has_effects: bool
+    """It changes the ledger of effects."""
+
+
 class Proposal(msgspec.Struct, frozen=True, gc=False):
     """An append as the rules see it."""
 
     events: tuple[Event, ...]
     after: int
     epoch: int | None
-    facts: int
-    """How many facts lead; what follows them is all or nothing."""
+    shape: Shape
     stopped_by: Cover
-    has_answer: bool
-    is_answer: bool
-    """It says only what a stale owner may say."""
-    is_taken_late: bool
-    """A finished run takes it too."""
-    is_urgent: bool
-    has_permit: bool
-    """It permits a call other than an undo: refused when the disk is full."""
-    has_effects: bool
-    """It changes the ledger of effects."""
-    status: Status | None
-    """The run's status after it; None when it does not change."""
-    decided: int
-    """The place of its last deciding event, from 1; 0 when there is none."""
+    """The weakest fence that stops it."""
     fencing: VerbAccepted | None
+    """The verb in it that puts up a fence."""
+
+    @property
+    def is_work(self) -> bool:
+        """It permits a call other than an undo: refused when the disk is full."""
+        return self.stopped_by is Cover.CANCEL
 
 
 class Admission(NamedTuple):
     """How many of the events are taken, and why not the others."""
 
     taken: int
-    refusal: type[JournalError] | None = None
+    refusal: type[CheckreinError] | None = None
 
 
 def answer_id(call: str, epoch: int) -> str:
@@ -106,42 +116,50 @@ def answer_id(call: str, epoch: int) -> str:
 def propose(events: Sequence[Event], *, after: int, epoch: int | None) -> Proposal:
     """Read an append. Raises `MisuseError` for one that no run could ever take."""
     events = tuple(events)
-    kinds = [type(event) for event in events]
-    _check(events, kinds, epoch)
-    permits = [event for event in events if type(event) is CallStarted]
-    starts_work = any(permit.kind is not CallKind.UNDO for permit in permits)
+    if len({event.id for event in events}) < len(events):
+        raise MisuseError("Two events of one append have the same id.")
+    shape = _shape(tuple(map(type, events)))
+    if epoch is None and not shape.is_unowned:
+        raise MisuseError("Only the run's owner can append this: claim the run, and give the epoch of the lease.")
+    if shape.has_answer:
+        _check_answers(events)
     return Proposal(
-        events=events,
-        after=after,
-        epoch=epoch,
-        facts=sum(1 for _ in takewhile(lambda kind: kind not in DECISIONS, kinds)),
-        stopped_by=Cover.CANCEL if starts_work else Cover.HALT if permits else Cover.NEVER,
-        has_answer=CallAnswered in kinds,
-        is_answer=all(isinstance(event, CallAnswered) and event.epoch == epoch for event in events),
-        is_taken_late=all(map(is_taken_after_the_end, events)),
-        is_urgent=not URGENT.isdisjoint(kinds),
-        has_permit=starts_work,
-        has_effects=kinds[-1] is RunFinished or not EFFECT_EVENTS.isdisjoint(kinds),
-        status=next((event.status for event in reversed(events) if hasattr(event, "status")), None),
-        decided=max((n for n, kind in enumerate(kinds, 1) if kind in DECIDING), default=0),
-        fencing=next((e for e in events if isinstance(e, VerbAccepted) and e.verb in FENCING), None),
+        events,
+        after,
+        epoch,
+        shape,
+        _stopped_by(events) if shape.has_permit else Cover.NEVER,
+        _fencing(events) if shape.has_verb else None,
     )
 
 
-def _check(events: tuple[Event, ...], kinds: list[type[Event]], epoch: int | None) -> None:
-    if not events:
+@lru_cache(maxsize=1024)
+def _shape(kinds: tuple[type[Event], ...]) -> Shape:
+    if not kinds:
         raise MisuseError("An append needs at least one event.")
-    if len({event.id for event in events}) < len(events):
-        raise MisuseError("Two events of one append have the same id.")
     if RunCreated in kinds:
         raise MisuseError("A run begins with `create`; run.created cannot be appended.")
     if RunFinished in kinds[:-1]:
         raise MisuseError("run.finished must be the last event of its append.")
-    if epoch is None and not UNOWNED.issuperset(kinds):
-        owned = next(kind for kind in kinds if kind not in UNOWNED)
-        raise MisuseError(f"{tag(owned)} can only be appended by the run's owner: claim the run and give the epoch.")
-    if CallAnswered in kinds:
-        _check_answers(events)
+    return Shape(
+        facts=next((n for n, kind in enumerate(kinds) if kind in DECISIONS), len(kinds)),
+        decided=max((n for n, kind in enumerate(kinds, 1) if kind in DECIDING), default=0),
+        is_urgent=not URGENT.isdisjoint(kinds),
+        is_unowned=UNOWNED.issuperset(kinds),
+        has_permit=CallStarted in kinds,
+        has_answer=CallAnswered in kinds,
+        has_verb=VerbAccepted in kinds,
+        has_effects=RunFinished in kinds or not EFFECT_EVENTS.isdisjoint(kinds),
+    )
+
+
+def _stopped_by(events: tuple[Event, ...]) -> Cover:
+    kinds = {event.kind for event in events if isinstance(event, CallStarted)}
+    return Cover.HALT if kinds == {CallKind.UNDO} else Cover.CANCEL
+
+
+def _fencing(events: tuple[Event, ...]) -> VerbAccepted | None:
+    return next((e for e in events if isinstance(e, VerbAccepted) and e.verb in FENCING), None)
 
 
 def _check_answers(events: tuple[Event, ...]) -> None:
@@ -154,30 +172,34 @@ def admit(proposal: Proposal, head: Head, *, cover: Cover = Cover.NONE, is_full:
     """How many of the proposed events the run takes, and what stands in the way of the others."""
     epoch = proposal.epoch
     if proposal.after > head.seq or (epoch is not None and epoch > head.epoch):
-        raise MisuseError(
-            f"An append after event {proposal.after} with epoch {epoch} to a run that has {head.seq} events "
-            f"and epoch {head.epoch}: its maker cannot have seen that."
-        )
-    if epoch is not None and epoch < head.epoch and not proposal.is_answer:
+        return Admission(0, MisuseError)  # its maker claims to have seen what is not there yet
+    if epoch is not None and epoch < head.epoch and not _is_answer(proposal):
         return Admission(0, StaleEpoch)
-    if head.status in TERMINAL and not proposal.is_taken_late:
+    if head.status in TERMINAL and not all(map(is_taken_after_the_end, proposal.events)):
         return Admission(0, RunOver)
-    if proposal.facts == len(proposal.events):
-        return Admission(proposal.facts)
-    if head.decided > proposal.after:
-        return Admission(proposal.facts, Conflict)
-    if cover >= proposal.stopped_by:
-        return Admission(proposal.facts, Fenced)
-    if is_full and proposal.has_permit:
-        return Admission(proposal.facts, StoreFull)
+    facts = proposal.shape.facts
+    if facts < len(proposal.events):
+        if head.decided > proposal.after:
+            return Admission(facts, Conflict)
+        if cover >= proposal.stopped_by:
+            return Admission(facts, Fenced)
+        if is_full and proposal.is_work:
+            return Admission(facts, StoreFull)
     return Admission(len(proposal.events))
 
 
+def _is_answer(proposal: Proposal) -> bool:
+    """Whether this is what a stale owner may still say."""
+    return all(isinstance(event, CallAnswered) and event.epoch == proposal.epoch for event in proposal.events)
+
+
 def advance(head: Head, proposal: Proposal, taken: int) -> Head:
-    """The head after the first `taken` events. Only decisions decide and only they change the status."""
-    if taken < len(proposal.events) or not proposal.decided:
-        return head._replace(seq=head.seq + taken)
-    return Head(head.seq + taken, head.seq + proposal.decided, head.epoch, proposal.status or head.status)
+    """The head after the first `taken` events. Only deciding events decide, and only they change the status."""
+    seq, decided = head.seq + taken, proposal.shape.decided
+    if not decided or taken < len(proposal.events):
+        return Head(seq, head.decided, head.epoch, head.status)
+    status = next((event.status for event in reversed(proposal.events) if hasattr(event, "status")), head.status)
+    return Head(seq, head.seq + decided, head.epoch, status)
 
 
 def remainder(proposal: Proposal, recorded: Collection[str]) -> Proposal | None:
@@ -185,10 +207,16 @@ def remainder(proposal: Proposal, recorded: Collection[str]) -> Proposal | None:
     left = [event for event in proposal.events if event.id not in recorded]
     if len(left) == len(proposal.events):
         return proposal
-    decisions = proposal.events[proposal.facts :]
+    decisions = proposal.events[proposal.shape.facts :]
     if 0 < sum(event.id in recorded for event in decisions) < len(decisions):
         raise MisuseError("This append has an event id of another one; ids must be unique within a run.")
     return propose(left, after=proposal.after, epoch=proposal.epoch) if left else None
+
+
+def fence_of(run: str, verb: VerbAccepted) -> Fence:
+    """The fence that a cancel or a halt of `run` puts up."""
+    halt = verb.verb is Verb.HALT
+    return Fence(scope=Scope.RUN, name=run, halt=halt, by=verb.by, reason=verb.reason, at=verb.at)
 
 
 def check_descent(event: RunCreated, parent_root: str | None) -> None:

@@ -21,14 +21,12 @@ CREATE INDEX runs_by_agent ON runs (agent);
 CREATE INDEX runs_by_root ON runs (root) WHERE root IS NOT NULL;
 CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
 
--- What every append reads and writes, apart from `runs` so that a long goal is not written again each time.
+-- Apart from `runs`, so that a long goal is not written again with them. The rest of a run's head is its last event:
+-- an append that decides nothing writes no other row.
 CREATE TABLE heads (
     run        INTEGER PRIMARY KEY,
-    seq        INTEGER NOT NULL,
     decided    INTEGER NOT NULL,      -- seq of the last deciding event
-    epoch      INTEGER NOT NULL,
-    changed_at REAL NOT NULL,
-    hash       BLOB NOT NULL
+    epoch      INTEGER NOT NULL
 );
 
 CREATE TABLE events (
@@ -36,6 +34,7 @@ CREATE TABLE events (
     run      INTEGER NOT NULL,
     seq      INTEGER NOT NULL,
     id       TEXT NOT NULL,
+    at       REAL NOT NULL,
     hash     BLOB NOT NULL,
     body     BLOB NOT NULL,
     UNIQUE (run, seq),
