@@ -1,7 +1,8 @@
-"""Waking those who follow a run when something was committed to it.
+"""Waking those who follow along when something was committed.
 
-A bell belongs to one iterator and is rung from any thread. It remembers the highest seq of each run that it was rung
-for, so ringing twice for one event does no harm, and ringing before anybody waits is not lost.
+A bell belongs to one iterator, and is rung from any thread with what is new. It keeps that until the iterator looks, so
+ringing before anybody waits is not lost. The iterator takes nothing on trust: what does not continue where it stands
+makes it read the journal.
 
 An iterator that is closed, or simply dropped, takes its bell down; nobody rings or polls for it any more.
 """
@@ -9,42 +10,85 @@ An iterator that is closed, or simply dropped, takes its bell down; nobody rings
 from __future__ import annotations
 
 import asyncio
-import sys
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from checkrein.journal.contract import Recorded
 
 PAGE: Final = 500
-"""How many events a follower reads at a time."""
+"""How many events a follower reads at a time, and about how many it lets pile up."""
+
+News = Mapping[str, Sequence[Recorded]]
+"""What was committed, by run. Nothing for a run that has news means: too much to tell, look for yourself."""
 
 
-class Bell:
-    """Something in one event loop that can be woken from any thread. `run` is None for news of every run."""
+class Bell(ABC):
+    """Something in one event loop that can be woken from any thread."""
 
-    def __init__(self, run: str | None) -> None:
-        self.run = run
-        self.news: dict[str, int] = {}
-        """What it was rung for and its iterator has not looked at: the highest seq of each run."""
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
 
-    def ring(self, news: Mapping[str, int]) -> None:
+    @abstractmethod
+    def announce(self, news: News) -> None:
+        """Ring if there is something in `news` for this bell. Called from any thread."""
+
+    @abstractmethod
+    def keep(self, news: Any) -> None:
+        """Keep what it was rung with. Called in its loop."""
+
+    def ring(self, news: Any) -> None:
         # A loop that has ended has nobody left to wake.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._hear, news)
 
-    def _hear(self, news: Mapping[str, int]) -> None:
-        for run, seq in news.items():
-            self.news[run] = max(seq, self.news.get(run, 0))
+    def _hear(self, news: Any) -> None:
+        self.keep(news)
         self._rung.set()
 
     async def wait(self) -> None:
         """Return once it was rung since the last time."""
         await self._rung.wait()
         self._rung.clear()
+
+
+class RunBell(Bell):
+    """Rung with the new events of one run."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__()
+        self.run = run
+        self.records: list[Recorded] = []
+        self.has_more = False
+        """There is more than `records`."""
+
+    def announce(self, news: News) -> None:
+        records = news.get(self.run)
+        if records is not None:
+            self.ring(records)
+
+    def keep(self, news: Sequence[Recorded]) -> None:
+        if news and len(self.records) < PAGE:
+            self.records.extend(news)
+        else:
+            self.has_more = True
+
+
+class EveryBell(Bell):
+    """Rung with the ids of runs that have new events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: set[str] = set()
+
+    def announce(self, news: News) -> None:
+        self.ring(news.keys())
+
+    def keep(self, news: Sequence[str]) -> None:
+        self.runs.update(news)
 
 
 class Tower:
@@ -59,42 +103,43 @@ class Tower:
     def is_listened_to(self) -> bool:
         return bool(self._bells)
 
+    def followed(self) -> set[str]:
+        """The runs that somebody follows."""
+        return {bell.run for bell in self._bells.copy() if isinstance(bell, RunBell)}
+
     def hang(self, bell: Bell) -> None:
         self._bells[bell] = None
 
     def take_down(self, bell: Bell) -> None:
         self._bells.pop(bell, None)
 
-    def announce(self, news: Mapping[str, int]) -> None:
-        """Tell whoever listens what was committed: the highest new seq of each run."""
+    def announce(self, news: News) -> None:
+        """Tell whoever listens what was committed."""
         for bell in self._bells.copy():
-            if bell.run is None:
-                bell.ring(news)
-            elif bell.run in news:
-                bell.ring({bell.run: news[bell.run]})
+            bell.announce(news)
 
     def ring_all(self) -> None:
         """The journal closes: everybody should look, and find out."""
         for bell in self._bells.copy():
-            bell.ring({} if bell.run is None else {bell.run: sys.maxsize})
+            bell.ring(())
 
 
 class _Listener:
-    """An iterator with a bell that hangs as long as the iterator lives and is not closed."""
+    """An iterator whose bell hangs as long as the iterator lives and is not closed."""
 
-    def __init__(self, tower: Tower, run: str | None) -> None:
+    def __init__(self, tower: Tower, bell: Bell) -> None:
         self._tower = tower
-        self._bell = Bell(run)
-        tower.hang(self._bell)
+        self._hanging = bell
+        tower.hang(bell)
 
     def __aiter__(self) -> Self:
         return self
 
     async def aclose(self) -> None:
-        self._tower.take_down(self._bell)
+        self._tower.take_down(self._hanging)
 
     def __del__(self) -> None:
-        self._tower.take_down(self._bell)
+        self._tower.take_down(self._hanging)
 
 
 class Follower(_Listener, AsyncIterator[Recorded]):
@@ -103,39 +148,48 @@ class Follower(_Listener, AsyncIterator[Recorded]):
     def __init__(
         self, tower: Tower, run: str, after: int, read: Callable[[str, int, int], Awaitable[tuple[Recorded, ...]]]
     ) -> None:
-        super().__init__(tower, run)
-        self._run = run
-        self._after = after
+        self._bell = RunBell(run)
+        super().__init__(tower, self._bell)
         self._read = read
+        self._last = after
         self._ready: deque[Recorded] = deque()
         self._is_behind = True
-        """There may be events in the journal that were not read yet."""
+        """There may be events in the journal that it was not told of."""
 
     async def __anext__(self) -> Recorded:
         while not self._ready:
             if self._is_behind:
-                page = await self._read(self._run, self._after, PAGE)
-                self._ready.extend(page)
+                page = await self._read(self._bell.run, self._last, PAGE)
                 self._is_behind = len(page) == PAGE
+                self._take_in(page)
             else:
                 await self._bell.wait()
-                self._is_behind = self._bell.news.get(self._run, 0) > self._after
-        record = self._ready.popleft()
-        self._after = record.seq
-        return record
+                heard, self._bell.records = self._bell.records, []
+                self._is_behind, self._bell.has_more = self._bell.has_more, False
+                self._take_in(heard)
+        return self._ready.popleft()
+
+    def _take_in(self, records: Sequence[Recorded]) -> None:
+        for record in records:
+            if record.seq == self._last + 1:
+                self._ready.append(record)
+                self._last = record.seq
+            elif record.seq > self._last:
+                self._is_behind = True
 
 
 class Changes(_Listener, AsyncIterator[frozenset[str]]):
     """Which runs got new events, by whomever, since the last time round."""
 
     def __init__(self, tower: Tower, check_open: Callable[[], None]) -> None:
-        super().__init__(tower, None)
+        self._bell = EveryBell()
+        super().__init__(tower, self._bell)
         self._check_open = check_open
 
     async def __anext__(self) -> frozenset[str]:
-        while not self._bell.news:
+        while not self._bell.runs:
             self._check_open()
             await self._bell.wait()
-        changed = frozenset(self._bell.news)
-        self._bell.news.clear()
+        changed = frozenset(self._bell.runs)
+        self._bell.runs.clear()
         return changed

@@ -126,8 +126,8 @@ class Journal(ABC):
     async def create(self, event: RunCreated) -> Recorded:
         """Begin a run. A repeat with the same event id returns the same record.
 
-        Raises `RunExists` for another event on that run id, `RunNotFound` for an unknown parent, and `Fenced` where a
-        fence covers the run's agent, owner, parent or root.
+        Raises `RunExists` for another event on that run id, `RunNotFound` for an unknown parent, `RunOver` for one that
+        is finished, `Fenced` where a fence covers the run or its parent, and `StoreFull`.
         """
 
     @abstractmethod
@@ -135,8 +135,11 @@ class Journal(ABC):
         """Append facts and decisions, durably: when this returns they survive a power cut.
 
         `epoch` is that of the maker's lease; without one only `UNOWNED` events are taken. A `verb.accepted` of a
-        cancel or a halt fences the run and all its descendants in the same transaction. The id of the first event
-        names the append: a repeat returns what was recorded the first time.
+        cancel or a halt fences the run and all its descendants in the same transaction.
+
+        An event whose id the run already has is not taken again. A repeat of a whole append therefore returns what was
+        recorded the first time, also when it would be refused by now; of one that was taken in part, the rest is
+        judged anew.
 
         Raises `Conflict`, `Fenced`, `RunOver`, `StaleEpoch`, `RunNotFound`, `StoreFull`, or `StoreUnavailable` when it
         is not known whether the append was taken (then `find` tells).
@@ -210,7 +213,10 @@ class Journal(ABC):
 
     @abstractmethod
     async def renew(self, owner: Owner, *, seconds: float) -> frozenset[str]:
-        """Prolong every lease of `owner` that it still holds, and say which runs those are."""
+        """Prolong every lease of `owner` that it still holds, and say which runs those are.
+
+        One that has run out is no longer held, even if nobody else has claimed it: its owner must claim again.
+        """
 
     @abstractmethod
     async def release(self, lease: Lease) -> None:
@@ -224,7 +230,7 @@ class Journal(ABC):
 
     @abstractmethod
     async def fence(self, fence: Fence) -> None:
-        """Latch a fence. It covers every run in its scope, also those created later."""
+        """Latch a fence. It covers every run in its scope, also those created later; over a run, also all below it."""
 
     @abstractmethod
     async def unfence(self, scope: Scope, name: str = "") -> bool:

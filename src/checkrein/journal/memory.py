@@ -107,7 +107,7 @@ class MemoryJournal(Journal):
         (record,) = run.record([event])
         run.head = run.head._replace(seq=1, decided=1)
         self._runs[event.run] = run
-        self._tower.announce({event.run: 1})
+        self._tower.announce({event.run: [record]})
         return record
 
     async def append(self, run: str, events: Sequence[Event], *, after: int, epoch: int | None = None) -> Appended:
@@ -128,9 +128,9 @@ class MemoryJournal(Journal):
         """Record what is admitted, and return what refuses the rest."""
         admission = rules.admit(proposal, run.head, cover=self._cover(run))
         if admission.taken:
-            run.record(proposal.events[: admission.taken])
+            records = run.record(proposal.events[: admission.taken])
             run.head = rules.advance(run.head, proposal, admission.taken)
-            self._tower.announce({run.created.run: run.head.seq})
+            self._tower.announce({run.created.run: records})
         if proposal.fencing is not None and admission.refusal is None:
             self._fence_with_descendants(rules.fence_of(run.created.run, proposal.fencing))
         return admission.refusal

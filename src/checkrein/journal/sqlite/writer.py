@@ -1,0 +1,243 @@
+"""One thread that turns the writes of all runs of this process into as few transactions as possible.
+
+Whatever waits when the write lock is got goes into one transaction, and all are answered after its commit: group
+commit without waiting for company. A job that is refused does not disturb the others; one that fails in an unforeseen
+way makes the batch start again, each job by itself.
+
+After an error of the store nothing is guessed. The connection is opened anew and each job looked up: one that is found
+is made durable by a checkpoint before it is acknowledged, one that is not is tried once more where that makes sense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Literal, TypeVar
+
+from checkrein.errors import CheckreinError, JournalError, StoreUnavailable
+from checkrein.journal import refusals
+from checkrein.journal.sqlite import trouble
+from checkrein.journal.sqlite.answers import tell_all
+from checkrein.journal.sqlite.heads import Heads
+from checkrein.journal.sqlite.jobs import Job, Lanes, Transaction
+from checkrein.journal.sqlite.reserve import Reserve
+from checkrein.journal.sqlite.turns import Turns
+
+T = TypeVar("T")
+
+LOG_PAGES: Final = 1000
+SHORT_LOG_PAGES: Final = 32
+"""How long the log gets before it is moved into the journal's file: usually, and while room is scarce."""
+FIT_SECONDS: Final = 1.0
+
+
+class Writer:
+    """`connect` opens a connection; `on_commit` is told of every transaction that held events."""
+
+    def __init__(
+        self,
+        path: str,
+        connect: Callable[[], sqlite3.Connection],
+        reserve: Reserve,
+        turns: Turns,
+        on_commit: Callable[[Transaction], None],
+    ) -> None:
+        self._path = path
+        self._connect = connect
+        self._reserve = reserve
+        self._turns = turns
+        self._on_commit = on_commit
+        self._db: sqlite3.Connection | None = connect()
+        self._reserve.is_at_hand()
+        self._heads = Heads()
+        self._next_fit = 0.0
+        self._place = _place(path)
+        self._lanes = Lanes()
+        self._gate = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name=f"checkrein-writer {path}", daemon=True)
+        self._thread.start()
+
+    # -- called by tasks
+
+    def submit(self, job: Job[T]) -> asyncio.Future[T]:
+        """Have `job` done. It will be, also when nobody waits for the answer any more."""
+        job.future = asyncio.get_running_loop().create_future()
+        self._put(job)
+        return job.future
+
+    def submit_quietly(self, job: Job[Any]) -> None:
+        """Have `job` done some time; nobody wants to know."""
+        job.future = None
+        with suppress(StoreUnavailable):
+            self._put(job)
+
+    def _put(self, job: Job[Any]) -> None:
+        with self._gate:
+            if self._is_closed:
+                raise refusals.closed()
+            self._lanes.put(job)
+
+    def close(self) -> None:
+        """Do what was submitted, and end. Blocks until then."""
+        with self._gate:
+            if not self._is_closed:
+                self._is_closed = True
+                self._lanes.close()
+        self._thread.join()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while self._lanes.wait():
+            try:
+                self._turns.begin(self._connection(), self._lanes.has_verb)
+            except (sqlite3.Error, OSError, JournalError) as error:
+                self._drop_connection()
+                self._refuse(self._lanes.take(), error)
+                continue
+            batch = self._lanes.take()
+            try:
+                self._commit(batch)
+            except Exception as error:
+                self._rollback()
+                self._mend(batch, error)
+        self._drop_connection()
+        self._turns.close()
+
+    def _commit(self, batch: list[Job[Any]], *, is_careful: bool = False) -> None:
+        """Perform all in the transaction that was begun, commit it, and answer. If this raises, nobody was answered."""
+        db = self._connection()
+        if _place(self._path) != self._place:
+            raise StoreUnavailable(f"{self._path} was moved, replaced or deleted while in use.", path=self._path)
+        self._heads.begin(db)
+        is_full = any(job.is_dispensable for job in batch) and not self._reserve.is_at_hand()
+        tx = Transaction(db.cursor(), self._heads, is_full=is_full, is_careful=is_careful)
+        answers = [(job.future, _perform(job, tx)) for job in batch]
+        db.execute("COMMIT")
+        tell_all(answers)
+        if tx.last:
+            self._on_commit(tx)
+        self._fit_log(db)
+
+    def _fit_log(self, db: sqlite3.Connection) -> None:
+        """Now and then: keep the log short while room on the disk is scarce."""
+        now = time.monotonic()
+        if now > self._next_fit:
+            self._next_fit = now + FIT_SECONDS
+            pages = SHORT_LOG_PAGES if self._reserve.is_room_scarce() else LOG_PAGES
+            with suppress(sqlite3.Error):
+                db.execute(f"PRAGMA wal_autocheckpoint={pages}")
+
+    # -- after an error
+
+    def _mend(self, batch: list[Job[Any]], error: Exception) -> None:
+        """Find an answer for every job of a batch that was not committed, as far as anybody knows."""
+        if trouble.is_full(error):
+            return self._mend_full(batch)
+        is_doubtful = isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
+        if is_doubtful:
+            self._drop_connection()
+            if not trouble.is_transient(error):
+                return self._refuse(batch, error)
+        for job in batch:
+            self._again(job, is_doubtful)
+
+    def _mend_full(self, batch: list[Job[Any]]) -> None:
+        """First write over the log from its beginning; then live on the reserve, and refuse what can be refused."""
+        self._next_fit = 0.0
+        self._checkpoint("RESTART")
+        try:
+            self._turns.begin(self._connection(), self._lanes.has_verb)
+            return self._commit(batch)
+        except Exception as error:
+            self._rollback()
+            if not trouble.is_full(error):
+                return self._mend(batch, error)
+        self._reserve.spend()
+        self._checkpoint("RESTART")
+        for job in batch:
+            self._again(job, is_doubtful=False)
+
+    def _again(self, job: Job[Any], is_doubtful: bool) -> None:
+        """Answer one job: with what it did the first time, where that is in doubt, or with what it does now."""
+        try:
+            with _patient(self._connection()) as db:
+                found = job.recall(Transaction(db.cursor(), self._heads)) if is_doubtful else None
+            if found is None:
+                self._turns.begin(db, self._lanes.has_verb)
+                self._commit([job], is_careful=True)
+            elif self._checkpoint("TRUNCATE"):
+                tell_all([(job.future, found)])
+            else:
+                raise StoreUnavailable(f"{self._path} has this, but could not be made safe. Ask again later.")
+        except Exception as error:
+            self._rollback()
+            self._refuse([job], error)
+
+    def _refuse(self, batch: list[Job[Any]], error: Exception) -> None:
+        reason = trouble.explain(error, self._path) if isinstance(error, sqlite3.Error) else error
+        tell_all([(job.future, reason) for job in batch])
+
+    def _checkpoint(self, how: Literal["RESTART", "TRUNCATE"]) -> bool:
+        """Move everything that was committed from the log into the journal's file, durably.
+
+        After a restart the log keeps its space for what comes next; truncated, it gives it back.
+        """
+        try:
+            with _patient(self._connection()) as db:
+                is_busy, _, _ = db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+        except (sqlite3.Error, JournalError):
+            return False
+        return not is_busy
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._db = self._connect()
+        return self._db
+
+    def _rollback(self) -> None:
+        self._heads.forget()
+        if self._db is not None and self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except sqlite3.Error:
+                self._drop_connection()
+
+    def _drop_connection(self) -> None:
+        db, self._db = self._db, None
+        self._next_fit = 0.0
+        self._heads = Heads()
+        if db is not None:
+            with suppress(sqlite3.Error):
+                db.close()
+
+
+@contextmanager
+def _patient(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """For what needs other processes to be quiet for a moment, but is not the turn to write."""
+    db.execute("PRAGMA busy_timeout=1000")
+    try:
+        yield db
+    finally:
+        db.execute("PRAGMA busy_timeout=0")
+
+
+def _perform(job: Job[T], tx: Transaction) -> T | CheckreinError:
+    try:
+        return job.perform(tx)
+    except CheckreinError as refusal:
+        return refusal
+
+
+def _place(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (status.st_dev, status.st_ino)

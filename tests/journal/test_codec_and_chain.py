@@ -1,0 +1,83 @@
+"""Events as bytes, and the chain over them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from checkrein.core.events import CallFinished
+from checkrein.core.words import Outcome
+from checkrein.errors import StoreDamaged, StoreTooNew
+from checkrein.journal import chain, codec
+from tests.journal.build import (
+    answered,
+    created,
+    ended,
+    opened,
+    outcome,
+    permit,
+    reason,
+    resolved,
+    settled,
+    started,
+    undone,
+    verb,
+)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        created("r", parent="p", root="q"),
+        started(3),
+        permit(arguments=msgspec.Raw(b'{"to":["a"]}')),
+        outcome(result={"ä": [1, 2.5, None, True]}),
+        CallFinished(id="x", at=1.0, call="c", outcome=Outcome.FAILED, error="no"),
+        answered(),
+        resolved(),
+        opened(),
+        undone(),
+        verb(),
+        settled(verb(), ended().status),
+        reason(),
+        ended(),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_event_comes_back_as_it_was(event):
+    body = codec.encode(event)
+
+    assert codec.decode(body) == event
+    assert codec.encode(codec.decode(body)) == body
+    assert b"\n" not in body
+
+
+def test_an_event_of_a_kind_not_known_here_is_of_a_later_version():
+    with pytest.raises(StoreTooNew, match=r"run\.teleported"):
+        codec.decode(b'{"type":"run.teleported","id":"x","at":1.0}')
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"id":"x"}', b'{"type":"run.finished","id":"x"}'])
+def test_an_event_that_is_not_whole_is_damage(body: bytes):
+    with pytest.raises(StoreDamaged):
+        codec.decode(body)
+
+
+def test_the_chain_is_what_the_documentation_says():
+    first = sha256(sha256(b"checkrein run r-7").digest() + bytes([0, 0, 0, 0, 0, 0, 0, 1]) + b"body").digest()
+
+    assert chain.link(chain.genesis("r-7"), 1, b"body") == first
+
+
+def test_every_part_of_a_link_matters():
+    genesis = chain.genesis("r")
+    hashes = [
+        chain.link(genesis, 1, b"body"),
+        chain.link(genesis, 2, b"body"),
+        chain.link(genesis, 1, b"another"),
+        chain.link(chain.genesis("s"), 1, b"body"),
+    ]
+
+    assert len(set(hashes)) == 4
