@@ -20,10 +20,11 @@ def tell_all(answers: Iterable[Answer]) -> None:
             loops.setdefault(future.get_loop(), []).append((future, answer))
     for loop, told in loops.items():
         with suppress(RuntimeError):  # the loop has ended, and with it everybody who waited
-            loop.call_soon_threadsafe(_settle, told)
+            loop.call_soon_threadsafe(settle, told)
 
 
-def _settle(told: list[tuple[Waiter, Any]]) -> None:
+def settle(told: Iterable[tuple[Waiter, Any]]) -> None:
+    """Give answers to tasks of the event loop that this is called from."""
     for future, answer in told:
         if future.done():
             continue  # its task was cancelled; what was done stands

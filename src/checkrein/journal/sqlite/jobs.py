@@ -80,6 +80,10 @@ class Lanes:
         """Nothing more is put; what is there will still be taken."""
         self._inbox.put(None)
 
+    def is_empty(self) -> bool:
+        """Whether nothing waits. May be asked from any thread, and may be wrong a moment later."""
+        return self._inbox.empty() and not any(self._lanes)
+
     def wait(self) -> bool:
         """Wait until there is something to take; False when there never will be again."""
         while not any(self._lanes):

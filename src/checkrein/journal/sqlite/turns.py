@@ -51,6 +51,10 @@ class Turns:
         if not self._try(db):
             self._wait(db, has_verb)
 
+    def begin_at_once(self, db: sqlite3.Connection) -> bool:
+        """Begin a transaction if that needs no waiting: nobody else is in a hurry, or has the lock."""
+        return self._is_nobody_in_hurry() and self._try(db)
+
     def _wait(self, db: sqlite3.Connection, has_verb: Callable[[], bool]) -> None:
         began = time.monotonic()
         has_flag = False

@@ -22,18 +22,21 @@ from typing import Any, Final, Literal, TypeVar
 from checkrein.errors import CheckreinError, JournalError, StoreUnavailable
 from checkrein.journal import refusals
 from checkrein.journal.sqlite import trouble
-from checkrein.journal.sqlite.answers import tell_all
+from checkrein.journal.sqlite.answers import settle, tell_all
 from checkrein.journal.sqlite.heads import Heads
 from checkrein.journal.sqlite.jobs import Job, Lanes, Transaction
 from checkrein.journal.sqlite.reserve import Reserve
 from checkrein.journal.sqlite.turns import Turns
 
 T = TypeVar("T")
+Tell = Callable[[Any], None]
 
 LOG_PAGES: Final = 1000
 SHORT_LOG_PAGES: Final = 32
 """How long the log gets before it is moved into the journal's file: usually, and while room is scarce."""
 FIT_SECONDS: Final = 1.0
+AT_ONCE_SECONDS: Final = 0.001
+"""An event loop may stand still for so long. Where commits take longer, all of them are made in the thread."""
 
 
 class Writer:
@@ -60,6 +63,12 @@ class Writer:
         self._lanes = Lanes()
         self._gate = threading.Lock()
         self._is_closed = False
+        self._desk = threading.Lock()
+        """Held by whoever works with the connection: the thread, or a task that is alone."""
+        self._pace = 0.0
+        """How long a commit takes these days."""
+        self._fresh: list[Job[Any]] = []
+        self._home: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"checkrein-writer {path}", daemon=True)
         self._thread.start()
 
@@ -67,9 +76,28 @@ class Writer:
 
     def submit(self, job: Job[T]) -> asyncio.Future[T]:
         """Have `job` done. It will be, also when nobody waits for the answer any more."""
-        job.future = asyncio.get_running_loop().create_future()
-        self._put(job)
+        loop = asyncio.get_running_loop()
+        job.future = loop.create_future()
+        with self._gate:
+            if self._is_closed:
+                raise refusals.closed()
+            self._home = self._home or loop
+            if loop is not self._home:
+                self._lanes.put(job)
+            else:
+                self._fresh.append(job)
+                if len(self._fresh) == 1:
+                    loop.call_soon(self._begin_fresh)
         return job.future
+
+    def _begin_fresh(self) -> None:
+        """Begin what tasks have submitted in one round of the event loop: a lone job here, several in the thread."""
+        with self._gate:
+            fresh, self._fresh = self._fresh, []
+        if len(fresh) == 1 and self._do_at_once(fresh[0]):
+            return
+        for job in fresh:
+            self._lanes.put(job)
 
     def submit_quietly(self, job: Job[Any]) -> None:
         """Have `job` done some time; nobody wants to know."""
@@ -88,29 +116,59 @@ class Writer:
         with self._gate:
             if not self._is_closed:
                 self._is_closed = True
+                for job in self._fresh:
+                    self._lanes.put(job)
+                self._fresh = []
                 self._lanes.close()
         self._thread.join()
+
+    def _do_at_once(self, job: Job[Any]) -> bool:
+        """Do a job that is all alone in the event loop's own thread; False when it must go the usual way.
+
+        To wake a thread and be woken by it costs as much as a commit on a fast disk. So where commits are fast, nothing
+        else waits, and no other process is in the way, a lone job is not worth a thread.
+        """
+        if self._pace > AT_ONCE_SECONDS or not self._lanes.is_empty() or not self._desk.acquire(blocking=False):
+            return False
+        try:
+            if self._db is None or not self._turns.begin_at_once(self._db):
+                return False
+            self._commit([job], tell=settle)
+        except Exception as error:
+            self._rollback()
+            threading.Thread(target=self._mend_later, args=(job, error), daemon=True).start()
+        finally:
+            self._desk.release()
+        return True
+
+    def _mend_later(self, job: Job[Any], error: Exception) -> None:
+        with self._desk:
+            self._mend([job], error)
 
     # -- the thread
 
     def _run(self) -> None:
         while self._lanes.wait():
-            try:
-                self._turns.begin(self._connection(), self._lanes.has_verb)
-            except (sqlite3.Error, OSError, JournalError) as error:
-                self._drop_connection()
-                self._refuse(self._lanes.take(), error)
-                continue
-            batch = self._lanes.take()
-            try:
-                self._commit(batch)
-            except Exception as error:
-                self._rollback()
-                self._mend(batch, error)
-        self._drop_connection()
-        self._turns.close()
+            with self._desk:
+                self._do_what_waits()
+        with self._desk:
+            self._drop_connection()
+            self._turns.close()
 
-    def _commit(self, batch: list[Job[Any]], *, is_careful: bool = False) -> None:
+    def _do_what_waits(self) -> None:
+        try:
+            self._turns.begin(self._connection(), self._lanes.has_verb)
+        except (sqlite3.Error, OSError, JournalError) as error:
+            self._drop_connection()
+            return self._refuse(self._lanes.take(), error)
+        batch = self._lanes.take()
+        try:
+            self._commit(batch)
+        except Exception as error:
+            self._rollback()
+            self._mend(batch, error)
+
+    def _commit(self, batch: list[Job[Any]], *, is_careful: bool = False, tell: Tell = tell_all) -> None:
         """Perform all in the transaction that was begun, commit it, and answer. If this raises, nobody was answered."""
         db = self._connection()
         if _place(self._path) != self._place:
@@ -119,8 +177,10 @@ class Writer:
         is_full = any(job.is_dispensable for job in batch) and not self._reserve.is_at_hand()
         tx = Transaction(db.cursor(), self._heads, is_full=is_full, is_careful=is_careful)
         answers = [(job.future, _perform(job, tx)) for job in batch]
+        began = time.perf_counter()
         db.execute("COMMIT")
-        tell_all(answers)
+        self._pace += (time.perf_counter() - began - self._pace) / 8
+        tell(answers)
         if tx.last:
             self._on_commit(tx)
         self._fit_log(db)
