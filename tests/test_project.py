@@ -100,9 +100,7 @@ def test_everything_the_project_asks_for_is_constrained():
 def test_every_relative_link_leads_to_a_file(page: Path):
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     targets = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]:\s*(\S+)", prose, flags=re.MULTILINE)
-    relative = [
-        target for pair in targets if (target := "".join(pair)) and not re.match(r"[a-z]+:|#", target)
-    ]
+    relative = [target for pair in targets if (target := "".join(pair)) and not re.match(r"[a-z]+:|#", target)]
 
     missing = [target for target in relative if not (page.parent / target.partition("#")[0]).exists()]
 

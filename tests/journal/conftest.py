@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from checkrein.journal import Journal, MemoryJournal, SqliteJournal
+from checkrein.journal import Journal, MemoryJournal, SqliteJournal, bells
 
 
 class Clock:
@@ -78,6 +78,12 @@ class SqliteStore(Store):
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def nobody_looks_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever follows must be told; the second line of defence would hide it."""
+    monkeypatch.setattr(bells, "LOOK_SECONDS", 3_600.0)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -9,6 +9,7 @@ import pytest
 from checkrein.core.evolve import evolve
 from checkrein.core.words import Status, Verb
 from checkrein.errors import RunNotFound, StoreDamaged, StoreUnavailable
+from checkrein.journal import bells
 from checkrein.journal.contract import Chunk, Journal
 from tests.journal.build import ALICE, created, driven, ended, outcome, permit, started, verb
 from tests.journal.conftest import Store
@@ -277,6 +278,21 @@ async def test_a_follower_that_was_interrupted_goes_on_where_it_was(journal: Jou
 
     with anyio.fail_after(5):
         assert (await anext(follower)).seq == 2
+
+
+async def test_a_follower_that_nobody_told_looks_for_itself_after_a_while(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+):
+    await driven(journal)
+    monkeypatch.setattr(bells, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bells.Bell, "ring", lambda *_: None)
+    follower = journal.follow("r")
+    await anext(follower)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: journal.append("r", [outcome()], after=1, epoch=1))
+        with anyio.fail_after(5):
+            assert (await anext(follower)).seq == 2
 
 
 async def test_following_a_run_that_is_not_there_says_so(journal: Journal):

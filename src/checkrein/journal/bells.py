@@ -16,10 +16,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import Any, Final, Self
 
+from anyio import move_on_after
+
 from checkrein.journal.contract import Recorded
 
 PAGE: Final = 500
 """How many events a follower reads at a time, and about how many it lets pile up."""
+
+LOOK_SECONDS = 2.0
+"""After this long without news a follower looks for itself: the second line of defence against a bell not rung."""
 
 News = Mapping[str, Sequence[Recorded]]
 """What was committed, by run. Nothing for a run that has news means: too much to tell, look for yourself."""
@@ -54,6 +59,13 @@ class Bell(ABC):
         await self._rung.wait()
         self._rung.clear()
 
+    async def wait_a_while(self) -> bool:
+        """`wait`, but not for ever; whether it was rung."""
+        with move_on_after(LOOK_SECONDS):
+            await self.wait()
+            return True
+        return False
+
 
 class RunBell(Bell):
     """Rung with the new events of one run."""
@@ -75,6 +87,12 @@ class RunBell(Bell):
             self.records.extend(news)
         else:
             self.has_more = True
+
+    def take(self) -> tuple[list[Recorded], bool]:
+        """What it was rung with since the last time, and whether there is more."""
+        taken = self.records, self.has_more
+        self.records, self.has_more = [], False
+        return taken
 
 
 class EveryBell(Bell):
@@ -160,16 +178,15 @@ class Follower(_Listener, AsyncIterator[Recorded]):
         while not self._ready:
             if self._is_behind:
                 page = await self._read(self._bell.run, self._last, PAGE)
-                self._is_behind = len(page) == PAGE
-                self._take_in(page)
+                self._is_behind = False
+                self._take_in(page, has_more=len(page) == PAGE)
             else:
-                await self._bell.wait()
-                heard, self._bell.records = self._bell.records, []
-                self._is_behind, self._bell.has_more = self._bell.has_more, False
-                self._take_in(heard)
+                self._is_behind = not await self._bell.wait_a_while()
+                self._take_in(*self._bell.take())
         return self._ready.popleft()
 
-    def _take_in(self, records: Sequence[Recorded]) -> None:
+    def _take_in(self, records: Sequence[Recorded], has_more: bool) -> None:
+        self._is_behind |= has_more
         for record in records:
             if record.seq == self._last + 1:
                 self._ready.append(record)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from functools import partial
 from typing import Final
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
 from checkrein.core.effects import Effect
 from checkrein.core.events import Event, RunCreated
@@ -181,9 +181,8 @@ class SqliteJournal(Journal):
     # -- the store
 
     async def close(self) -> None:
-        await to_thread.run_sync(self._close)
-
-    def _close(self) -> None:
-        self._writer.close()
-        self._reader.close()
+        with CancelScope(shield=True):  # it takes no longer than what was queued
+            await to_thread.run_sync(self._writer.close)
+            # Those whose append was still committed now read what they missed, and are ahead in the reader's queue.
+            await to_thread.run_sync(self._reader.close)
         self._tower.ring_all()
