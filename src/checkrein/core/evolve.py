@@ -37,6 +37,9 @@ from checkrein.core.words import Answer, CallKind, Decision, OnPause, Outcome, T
 
 V = TypeVar("V")
 
+FOLD_VERSION: Final = 1
+"""To be raised with every change that makes the same events fold into another state: old snapshots are then ignored."""
+
 _ASK: Final = "ask:"
 """The id of the call that answers a side question is this and the id of its verb."""
 

@@ -9,13 +9,15 @@ from typing import Final
 
 import msgspec
 
+from checkrein.core.evolve import FOLD_VERSION
 from checkrein.core.state import State
 from checkrein.journal import refusals
 from checkrein.journal.contract import Chunk
 from checkrein.journal.sqlite.jobs import Job, Lane, Transaction
 from checkrein.journal.sqlite.keys import key_of
 
-VERSION: Final = sha256(msgspec.json.encode(msgspec.json.schema(State), order="sorted")).hexdigest()[:16]
+_SHAPE: Final = msgspec.json.encode(msgspec.json.schema(State), order="sorted")
+VERSION: Final = f"{FOLD_VERSION}-{sha256(_SHAPE).hexdigest()[:16]}"
 """Which shape of state this code reads. A snapshot of another shape is as good as none."""
 
 PUT_CHUNK: Final = 'INSERT OR IGNORE INTO chunks (run, call, "offset", text) VALUES (?1, ?2, ?3, ?4)'

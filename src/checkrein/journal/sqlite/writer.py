@@ -67,6 +67,7 @@ class Writer:
         """Held by whoever works with the connection: the thread, or a task that is alone."""
         self._pace = 0.0
         """How long a commit takes these days."""
+        self._is_over = False
         self._fresh: list[Job[Any]] = []
         self._home: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"checkrein-writer {path}", daemon=True)
@@ -143,7 +144,10 @@ class Writer:
 
     def _mend_later(self, job: Job[Any], error: Exception) -> None:
         with self._desk:
-            self._mend([job], error)
+            if self._is_over:
+                self._refuse([job], refusals.closed())
+            else:
+                self._mend([job], error)
 
     # -- the thread
 
@@ -152,6 +156,7 @@ class Writer:
             with self._desk:
                 self._do_what_waits()
         with self._desk:
+            self._is_over = True
             self._drop_connection()
             self._turns.close()
 
