@@ -214,3 +214,32 @@ def test_the_receipt_of_a_halt_says_that_what_was_in_flight_is_in_doubt() -> Non
     halt = accepted(story.halt())
 
     assert [(effect.what, effect.now) for effect in story.receipt(halt).effects] == [("send", "in_doubt")]
+
+
+def test_a_receipt_does_not_say_when_calls_stopped_that_may_go_on() -> None:
+    """D15: a frozen owner may still perform the call, so nobody can name the moment it stopped."""
+    story = Story()
+    events_of(story.tool("send", effect=True))
+    cancel = accepted(story.cancel())
+    events_of(story.take_over(owner_dead=False))
+    story.at += 60
+
+    story.drive()
+
+    receipt = story.receipt(cancel)
+    assert [call.now for call in receipt.calls] == ["in_doubt"]
+    assert receipt.timing_ms.calls_stopped is None
+
+
+def test_the_receipt_of_a_resume_says_whether_its_instruction_was_given() -> None:
+    """D32"""
+    story = Story()
+    events_of(story.pause())
+    story.drive()
+    resume = accepted(story.resume("summarise and stop"))
+    story.drive()
+    assert story.state.verb(resume) is not None, "it waits for the call that carries the instruction"
+
+    events_of(story.model("m1", delivers=True))
+
+    assert story.receipt(resume).delivered is True

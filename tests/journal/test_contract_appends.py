@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import anyio
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from checkrein.core.events import Event
 from checkrein.core.words import CallKind, Status, Verb
 from checkrein.errors import Conflict, MisuseError, RunExists, RunNotFound, RunOver
 from checkrein.journal import chain, codec
-from checkrein.journal.contract import Journal
+from checkrein.journal.contract import Fence, Journal, Scope
 from tests.journal.build import (
     created,
     driven,
@@ -356,3 +359,57 @@ async def test_an_undo_and_other_kinds_of_calls_are_permits_like_any_other(journ
     for kind in CallKind:
         with pytest.raises(Conflict):
             await journal.append("r", [permit(kind=kind)], after=1, epoch=lease.epoch)
+
+
+async def test_a_cancel_under_the_id_of_a_pause_is_a_mistake_and_not_a_repeat(journal: Journal):
+    await driven(journal)
+    await journal.append("r", [verb(Verb.PAUSE, id="click")], after=1)
+
+    with pytest.raises(MisuseError):
+        await journal.append("r", [verb(Verb.CANCEL, id="click")], after=2)
+
+    assert [record.seq for record in await journal.read("r")] == [1, 2]
+
+
+async def test_a_second_permit_for_the_same_attempt_is_refused(journal: Journal):
+    """P2: also when the first one has its outcome by now."""
+    await driven(journal)
+    await journal.append("r", [permit("c1", id="c1#1")], after=1, epoch=1)
+    await journal.append("r", [outcome("c1")], after=2, epoch=1)
+
+    with pytest.raises(MisuseError):
+        await journal.append("r", [permit("c1", id="c1#1", at=9.0)], after=3, epoch=1)
+
+    assert (await journal.load("r")).live == {}
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        {"at": float("inf")},
+        {"at": float("nan")},
+        {"result_body": b"NaN"},
+        {"result_body": b""},
+        {"result_body": b"[" * 5000 + b"]" * 5000},
+        {"error": "\ud800"},
+    ],
+    ids=["infinite", "no number", "NaN", "nothing", "too deep", "no text"],
+)
+async def test_an_event_that_could_not_be_read_again_is_not_taken(journal: Journal, poison: dict[str, Any]):
+    """P5: what is recorded is there for good, so a run must stay readable, and stoppable."""
+    await driven(journal)
+    body = poison.get("result_body")
+    event = replace(outcome(), **poison) if body is None else replace(outcome(), result=msgspec.Raw(body))
+
+    with pytest.raises(MisuseError):
+        await journal.append("r", [event], after=1, epoch=1)
+
+    assert (await journal.load("r")).seq == 1
+
+
+@pytest.mark.parametrize("fence", [Fence(scope=Scope.ALL, name="oops"), Fence(scope=Scope.AGENT)], ids=repr)
+async def test_a_fence_that_would_cover_nothing_is_refused(journal: Journal, fence: Fence):
+    with pytest.raises(MisuseError):
+        await journal.fence(fence)
+
+    assert await journal.fences() == ()

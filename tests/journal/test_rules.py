@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from checkrein.core.events import DECIDING, DECISIONS, EVENTS, UNOWNED, Event, RunCreated
-from checkrein.core.words import Status, Verb
+from checkrein.core.events import (
+    DECIDING,
+    DECISIONS,
+    EVENTS,
+    UNOWNED,
+    CallStarted,
+    Event,
+    RunCreated,
+    VerbAccepted,
+)
+from checkrein.core.words import CallKind, Status, Verb
 from checkrein.errors import Conflict, Fenced, MisuseError, RunOver, StaleEpoch, StoreFull
-from checkrein.journal.rules import Cover, Head, admit, advance, answer_id, propose, remainder
+from checkrein.journal.contract import Recorded
+from checkrein.journal.rules import Cover, Head, admit, advance, answer_id, is_repeat, propose, remainder
 from tests.journal.build import answered, ended, opened, outcome, permit, reason, settled_effect, undo, verb
 
 RUNNING = Head(seq=9, decided=5, epoch=2, status=Status.RUNNING)
@@ -85,13 +96,31 @@ def test_what_remains_of_a_repeat_is_what_was_not_recorded():
     proposal = propose(WORK, after=9, epoch=2)
     fact, *decisions = WORK
 
-    assert remainder(proposal, ()) is proposal
-    assert remainder(proposal, {event.id for event in WORK}) is None
-    left = remainder(proposal, {fact.id})
+    assert remainder(proposal, {}) is proposal
+    assert remainder(proposal, recorded(*WORK)) is None
+    left = remainder(proposal, recorded(fact))
     assert left is not None
     assert left.events == tuple(decisions)
     with pytest.raises(MisuseError):
-        remainder(proposal, {decisions[0].id})
+        remainder(proposal, recorded(decisions[0]))
+
+
+def recorded(*events: Event) -> dict[str, Recorded]:
+    return {event.id: Recorded("r", 1, event, b"", b"") for event in events}
+
+
+def test_an_id_says_one_thing():
+    """A verb may be asked for again; another verb, another event, or another permit under the same id is a mistake."""
+    pause = VerbAccepted(id="x", at=1.0, verb=Verb.PAUSE, status=Status.PAUSING, by="a")
+    permit = CallStarted(id="x", at=1.0, call="c", kind=CallKind.TOOL, name="mail", epoch=1)
+
+    assert is_repeat(pause, replace(pause, at=2.0))
+    assert not is_repeat(pause, replace(pause, verb=Verb.CANCEL))
+    assert not is_repeat(permit, pause)
+    assert is_repeat(permit, permit)
+    assert not is_repeat(permit, replace(permit, at=2.0))
+    with pytest.raises(MisuseError, match="says one thing"):
+        remainder(propose([permit], after=1, epoch=1), recorded(pause))
 
 
 def test_everything_unowned_may_come_without_an_epoch_and_nothing_else():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -12,7 +13,7 @@ import anyio
 import pytest
 
 from checkrein.core.words import Verb
-from checkrein.errors import StoreDamaged, StoreFull, StoreUnavailable
+from checkrein.errors import MisuseError, StoreDamaged, StoreFull, StoreUnavailable
 from checkrein.journal import SqliteJournal
 from checkrein.journal.contract import Fence, Journal, Scope
 from checkrein.journal.sqlite.jobs import LARGEST_BATCH_WITH_A_VERB, Job, Lane, Lanes
@@ -257,3 +258,54 @@ async def test_a_load_that_folded_much_leaves_a_snapshot_behind(sqlite_store: Sq
 
     with closing(sqlite3.connect(sqlite_store.path)) as db:
         assert db.execute("SELECT seq FROM snapshots").fetchall() == [(301,)]
+
+
+# -- a lone append, which is made without the thread
+
+
+async def test_a_lone_append_that_fails_is_mended_while_others_come_in(faults, sqlite_store: SqliteStore):
+    """Only the writer's thread may take what waits: a repair beside it once waited for ever."""
+    journal = sqlite_store.open()
+    await driven(journal)
+    for number in range(20):
+        faults.append((IOERR, number % 2 == 0))
+        async with anyio.create_task_group() as tasks:
+            with anyio.fail_after(20):
+                await journal.append("r", [outcome(f"a{number}")], after=1, epoch=1)
+                for other in range(5):
+                    tasks.start_soon(append_one, journal, f"b{number}.{other}")
+
+    assert len(await journal.read("r")) == await journal.verify("r")
+
+
+async def append_one(journal: Journal, call: str) -> None:
+    await journal.append("r", [outcome(call)], after=1, epoch=1)
+
+
+async def test_what_a_loop_that_has_ended_left_behind_is_still_done(sqlite_store: SqliteStore):
+    journal = sqlite_store.open()
+    await driven(journal)
+    event = outcome("stranded")
+
+    def other_loop() -> None:
+        async def leave() -> None:
+            asyncio.ensure_future(journal.append("r", [event], after=1, epoch=1))  # noqa: RUF006
+            await asyncio.sleep(0)
+
+        asyncio.run(leave())
+
+    await asyncio.to_thread(other_loop)
+    await journal.append("r", [outcome("next")], after=1, epoch=1)
+
+    with anyio.fail_after(10):
+        while await journal.find("r", event.id) is None:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_journal_from_before_a_fork_says_so(sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    journal = sqlite_store.open()
+    await driven(journal)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+
+    with pytest.raises(MisuseError, match="forked"):
+        await journal.append("r", [outcome()], after=1, epoch=1)

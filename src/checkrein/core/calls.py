@@ -37,7 +37,7 @@ from checkrein.core.orders import may_permit, next_undo
 from checkrein.core.settling import receipt_of
 from checkrein.core.state import State
 from checkrein.core.verdict import Refusal, Verdict, find_effect, refuse
-from checkrein.core.words import CallKind, Decision, EffectState, Outcome, Status, Verb
+from checkrein.core.words import CallKind, Decision, EffectState, OnPause, Outcome, Status, Verb
 
 
 def take_over(state: State, command: TakeOver) -> Verdict:
@@ -117,6 +117,8 @@ def _no_permit(state: State, command: StartCall) -> Refusal | None:
         return refuse(state, "stale_epoch", f"epoch {command.epoch} does not own it, {state.epoch} does")
     if command.call in state.live:
         return refuse(state, "already_begun", f"call {command.call} is in flight")
+    if command.on_pause is OnPause.ABORT and command.kind is CallKind.TOOL and not command.idempotent:
+        return refuse(state, "not_idempotent", f"a pause may not abort {command.name}, which cannot be tried again")
     if command.kind is CallKind.ASK:
         return None if _is_asked(state, command.call) else refuse(state, "not_now", "nobody waits for this answer")
     if not may_permit(state, command.effects):
@@ -134,7 +136,8 @@ def _no_permit(state: State, command: StartCall) -> Refusal | None:
 
 def _is_asked(state: State, call: str) -> bool:
     return state.status in _ASK_STATUSES and any(
-        verb.call == call and verb.superseded_by is None and not verb.answered for verb in state.verbs
+        verb.verb is Verb.ASK and verb.call == call and verb.superseded_by is None and not verb.answered
+        for verb in state.verbs
     )
 
 
@@ -181,7 +184,7 @@ def _delivery(state: State, command: StartCall) -> tuple[Event, ...]:
         diff=one_line_diff(instruction.before, instruction.text),
     )
     verb = state.verb(instruction.accepted)
-    if verb is None or verb.verb is not Verb.REDIRECT:
+    if verb is None:
         return (delivered,)
     receipt = receipt_of(state, verb, at=command.at, status=Status.RUNNING, effects=command.effects, delivered=True)
     settled = VerbSettled(
@@ -241,7 +244,8 @@ def finish_call(state: State, command: FinishCall) -> Verdict:
     if live.kind is CallKind.UNDO:
         undone = command.outcome is Outcome.COMPLETED
         return (finished, EffectUndone(id=event_id, at=at, effect=live.effect)) if undone else (finished,)
-    if command.outcome in (Outcome.COMPLETED, Outcome.FAILED):
+    failed = command.outcome is Outcome.FAILED and live.stop is None
+    if command.outcome is Outcome.COMPLETED or failed:
         return (finished,)
     why = "interrupted, may have partly happened"
     return (finished, EffectInDoubt(id=event_id, at=at, effect=live.effect, why=why))

@@ -13,7 +13,7 @@ from checkrein.core.commands import CancelRun, Command, FinishRun, HaltRun, Paus
 from checkrein.core.effects import Effect
 from checkrein.core.events import ConditionTripped, Event, Need, RunFinished, VerbSettled
 from checkrein.core.evolve import evolve
-from checkrein.core.orders import is_late, obstacle
+from checkrein.core.orders import interrupted_effects, is_late, obstacle
 from checkrein.core.settling import receipt_of
 from checkrein.core.state import State
 from checkrein.core.verbs import accept, cancel, not_allowed, pause
@@ -64,6 +64,8 @@ def finish_run(state: State, command: FinishRun) -> Verdict:
     if state.live:
         names = ", ".join(live.name for live in state.live.values())
         return refuse(state, "calls_in_flight", f"{names} has no outcome yet")
+    if interrupted_effects(state, command.effects):
+        return refuse(state, "undo_pending", "what a redirect interrupted is still to be undone")
     if state.instruction is not None and not command.undelivered_ok:
         return refuse(state, "instruction_pending", "the agent has not been given its latest instruction")
     if command.status is Status.COMPLETED and (state.approvals or any(d.blocks for d in state.doubts.values())):

@@ -224,12 +224,14 @@ def _with_call(verb: PendingVerb, call: LiveCall, event: CallFinished) -> Pendin
         kind=call.kind,
         name=call.name,
         now=event.outcome,
-        ms=round((event.at - verb.asked_at) * 1000, 3),
+        ms=round(max(0.0, event.at - verb.asked_at) * 1000, 3),
     )
+    may_still_act = event.outcome is Outcome.DETACHED or (event.outcome is Outcome.IN_DOUBT and not event.owner_dead)
     return replace(
         verb,
         calls=(*verb.calls, stopped),
         stopped_at=event.at,
+        unstopped=verb.unstopped or may_still_act,
         tokens_after_stop=verb.tokens_after_stop + event.tokens_after_stop,
         chars=verb.chars + event.chars,
     )
@@ -323,8 +325,6 @@ def _verb_accepted(state: State, event: VerbAccepted) -> dict[str, Any]:
         replace(verb, superseded_by=event.id) if verb.verb in superseded and verb.superseded_by is None else verb
         for verb in state.verbs
     )
-    # What an earlier redirect interrupted is still to be undone, and only the one in force is asked.
-    interrupted = tuple(c for v in state.verbs if v.verb is event.verb is Verb.REDIRECT for c in v.calls)
     pending = PendingVerb(
         id=event.id,
         verb=event.verb,
@@ -337,8 +337,20 @@ def _verb_accepted(state: State, event: VerbAccepted) -> dict[str, Any]:
         when=event.when,
         undo=event.undo,
         call=_ASK + event.id if event.verb is Verb.ASK else event.call,
-        calls=interrupted,
+        instructs=event.instruction is not None,
     )
+    replaced = state.pending(event.verb) if event.verb in (Verb.REDIRECT, Verb.CANCEL) else None
+    if replaced is not None:
+        # What the earlier one stopped is still to be undone, and only the one in force answers for it.
+        pending = replace(
+            pending,
+            calls=replaced.calls,
+            touched=replaced.touched,
+            stopped_at=replaced.stopped_at,
+            unstopped=replaced.unstopped,
+            tokens_after_stop=replaced.tokens_after_stop,
+            chars=replaced.chars,
+        )
     return {**changes, "status": event.status, "verbs": (*earlier, pending)}
 
 

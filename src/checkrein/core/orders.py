@@ -11,7 +11,7 @@ import msgspec
 
 from checkrein.core.commands import SETTLE_SECONDS
 from checkrein.core.effects import Effect
-from checkrein.core.state import Instruction, PendingVerb, State
+from checkrein.core.state import Instruction, LiveCall, PendingVerb, State
 from checkrein.core.words import Answer, CallKind, EffectState, Outcome, Status, Undo, Verb
 
 
@@ -68,7 +68,7 @@ def orders(
     """Everything that is due now, the most urgent first. `held` are the calls that the driver keeps frozen."""
     due: list[Order] = [Abort(call, live.stop) for call, live in state.live.items() if live.stop is not None]
     due += [Hold(call) for call, live in state.live.items() if live.hold and call not in held]
-    due += [LetGoOn(call) for call in sorted(held) if call in state.live and not state.live[call].hold]
+    due += [LetGoOn(call) for call in sorted(held) if call in state.live and _goes_on(state.live[call])]
     due += [TakeAnswer(call, answer) for call in state.doubts if (answer := answer_of_owner(state, call)) is not None]
     effect = next_undo(state, effects)
     if effect is not None:
@@ -88,11 +88,18 @@ def orders(
     return tuple(due)
 
 
+def _goes_on(live: LiveCall) -> bool:
+    """Whether a frozen call is to go on. One that is to be stopped is not woken for it."""
+    return not live.hold and live.stop is None
+
+
 def may_permit(state: State, effects: Sequence[Effect] = ()) -> bool:
     """Whether the program may begin calls: it is running, and a redirect has stopped all that it wanted stopped."""
     if state.status not in (Status.RUNNING, Status.REDIRECTING):
         return False
-    return not any(live.stop is Verb.REDIRECT for live in state.live.values()) and not _of_redirect(state, effects)
+    return not any(live.stop is Verb.REDIRECT for live in state.live.values()) and not interrupted_effects(
+        state, effects
+    )
 
 
 # -- undoing
@@ -102,7 +109,7 @@ def undo_due(state: State, effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """Every effect that is to be undone, newest first, also those that cannot be yet. `effects` are oldest first."""
     due = [e for e in effects if e.undo is not None and (e.wanted or _cancel_undoes(state, e))]
     ids = {e.id for e in due}
-    due += [e for e in _of_redirect(state, effects) if e.id not in ids]
+    due += [e for e in interrupted_effects(state, effects) if e.id not in ids]
     order = {e.id: n for n, e in enumerate(effects)}
     return tuple(sorted(due, key=lambda e: order[e.id], reverse=True))
 
@@ -130,7 +137,7 @@ def _cancel_undoes(state: State, effect: Effect) -> bool:
     return state.status is Status.CANCELLING and effect.happened and effect.state in _UNDONE_BY_CANCEL[state.undo]
 
 
-def _of_redirect(state: State, effects: Sequence[Effect]) -> list[Effect]:
+def interrupted_effects(state: State, effects: Sequence[Effect]) -> list[Effect]:
     """The effects of calls that the pending redirect interrupted."""
     redirect = state.pending(Verb.REDIRECT)
     if redirect is None or not redirect.calls:
@@ -165,10 +172,10 @@ def obstacle(
     match verb.verb:
         case Verb.PAUSE:
             return _calls_in_flight(state, held)
-        case Verb.REDIRECT:
+        case Verb.REDIRECT | Verb.RESUME:
             if _undelivered(state, verb):
                 return "the next call of the agent, which will carry the instruction"
-            interrupted = [e.what for e in _of_redirect(state, effects)]
+            interrupted = [e.what for e in interrupted_effects(state, effects)]
             return f"the undo of {', '.join(interrupted)}" if interrupted else None
         case Verb.CANCEL:
             return _calls_in_flight(state, frozenset()) or (None if late else _undo_unfinished(state, effects))

@@ -8,7 +8,7 @@ from checkrein.core.words import CallKind, EffectState, Status, Verb
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Milliseconds since the verb was asked for. None: has not happened, or there was nothing to stop."""
+    """Milliseconds since the verb was asked for. None: has not happened, is not known, or nothing was to be stopped."""
 
     accepted: float | None = None
     calls_stopped: float | None = None

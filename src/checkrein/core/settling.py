@@ -24,8 +24,9 @@ def receipt_of(
     delivered: bool | None = None,
 ) -> Receipt:
     """The receipt of `verb` when it settles at the time `at` and leaves the run in `status`."""
-    if delivered is None and verb.verb is Verb.REDIRECT:
-        # The call that carries an instruction settles its redirect with it. Settled in any other way, it was not given.
+    if delivered is None and verb.instructs and (verb.superseded_by is None or verb.verb is Verb.REDIRECT):
+        # The call that carries an instruction settles its verb with it. Settled in any other way, it was not given.
+        # (What a resume brought is kept when a pause supersedes it, and may still be given.)
         delivered = False
     return Receipt(
         verb=verb.verb,
@@ -36,7 +37,7 @@ def receipt_of(
         reason=verb.reason,
         timing_ms=Timing(
             accepted=_ms(verb.asked_at, verb.accepted_at),
-            calls_stopped=None if verb.stopped_at is None else _ms(verb.asked_at, verb.stopped_at),
+            calls_stopped=None if verb.stopped_at is None or verb.unstopped else _ms(verb.asked_at, verb.stopped_at),
             settled=_ms(verb.asked_at, at),
         ),
         calls=(*verb.calls, *_held_calls(state, held)),

@@ -99,8 +99,12 @@ class PendingVerb(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     touched: tuple[str, ...] = ()
     """Effects that changed since it was accepted."""
     stopped_at: float | None = None
+    unstopped: bool = False
+    """Something it wanted stopped may still act: it was detached, or its owner is not known to be dead."""
     tokens_after_stop: int = 0
     chars: int = 0
+    instructs: bool = False
+    """It carries an instruction to the agent."""
     answered: bool = False
     """A side question: its answer is in the journal."""
     superseded_by: str | None = None

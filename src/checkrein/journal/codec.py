@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from checkrein.core.events import EVENTS, Event
-from checkrein.errors import StoreDamaged, StoreTooNew
+from checkrein.errors import MisuseError, StoreDamaged, StoreTooNew
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(reduce(or_, EVENTS))
@@ -29,18 +29,31 @@ def encode(event: Event) -> bytes:
     return _ENCODER.encode(event)
 
 
+def encode_checked(event: Event) -> bytes:
+    """The bytes of `event`, which can be read again. Raises `MisuseError` for one that could not be.
+
+    What is recorded is there for good: an event that nobody can read would make its run unreadable.
+    """
+    try:
+        body = _ENCODER.encode(event)
+        _DECODER.decode(body)
+    except (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as error:
+        raise MisuseError(f"This {type(event).__name__} cannot be recorded: {error}. Nothing was taken.") from error
+    return body
+
+
 def decode(body: bytes) -> Event:
     """The event in `body`. Raises `StoreTooNew` for one of a kind not known here, `StoreDamaged` for anything else."""
     try:
         return _DECODER.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _unreadable(body, error) from error
 
 
-def _unreadable(body: bytes, error: msgspec.DecodeError) -> StoreDamaged | StoreTooNew:
+def _unreadable(body: bytes, error: Exception) -> StoreDamaged | StoreTooNew:
     try:
         kind = msgspec.json.decode(body, type=_Tagged).type
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return StoreDamaged(f"An event in the journal cannot be read ({error}); restore the journal from a backup.")
     if kind in _TAGS:
         return StoreDamaged(

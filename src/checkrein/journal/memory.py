@@ -39,7 +39,7 @@ class _Run:
     def record(self, events: Sequence[Event]) -> tuple[Recorded, ...]:
         previous = self.records[-1].hash if self.records else chain.genesis(self.created.run)
         for event in events:
-            seq, body = len(self.records) + 1, codec.encode(event)
+            seq, body = len(self.records) + 1, codec.encode_checked(event)
             previous = chain.link(previous, seq, body)
             record = Recorded(self.created.run, seq, event, body, previous)
             self.records.append(record)
@@ -112,6 +112,8 @@ class MemoryJournal(Journal):
 
     async def append(self, run: str, events: Sequence[Event], *, after: int, epoch: int | None = None) -> Appended:
         proposal = rules.propose(events, after=after, epoch=epoch)
+        for event in proposal.events:
+            codec.encode_checked(event)  # before any of them is recorded
         self._check_open()
         kept = self._run(run)
         left = rules.remainder(proposal, kept.ids)
@@ -246,6 +248,7 @@ class MemoryJournal(Journal):
     # -- fences
 
     async def fence(self, fence: Fence) -> None:
+        rules.check_fence(fence)
         self._check_open()
         self._fence_with_descendants(fence)
 

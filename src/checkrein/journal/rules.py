@@ -15,7 +15,7 @@ id is already recorded is never taken again: what remains of such an append is j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from checkrein.core.events import (
 )
 from checkrein.core.words import TERMINAL, CallKind, Status, Verb
 from checkrein.errors import CheckreinError, Conflict, Fenced, MisuseError, RunOver, StaleEpoch, StoreFull
-from checkrein.journal.contract import Fence, Scope
+from checkrein.journal.contract import Fence, Recorded, Scope
 
 URGENT = frozenset({VerbAccepted, ApprovalDecided, CallResolved})
 """What a person waits for: an append with one of these goes before others."""
@@ -202,8 +202,28 @@ def advance(head: Head, proposal: Proposal, taken: int) -> Head:
     return Head(seq, head.seq + decided, head.epoch, status)
 
 
-def remainder(proposal: Proposal, recorded: Collection[str]) -> Proposal | None:
-    """What is left of an append of which the events with the ids `recorded` were taken before; None when nothing is."""
+def is_repeat(event: Event, recorded: Event) -> bool:
+    """Whether `recorded`, which has the id of `event`, is what `event` says once more.
+
+    A verb may be asked for again a moment later. A permit is the same only to the letter: another one for the same
+    attempt, by whoever, is no repeat.
+    """
+    if isinstance(event, VerbAccepted) and isinstance(recorded, VerbAccepted):
+        return event.verb is recorded.verb
+    return event == recorded if isinstance(event, CallStarted) else type(event) is type(recorded)
+
+
+def remainder(proposal: Proposal, recorded: Mapping[str, Recorded]) -> Proposal | None:
+    """What is left of an append of which the events in `recorded`, by id, were taken before; None when nothing is.
+
+    Raises `MisuseError` when an id was taken for something else.
+    """
+    for event in proposal.events:
+        if event.id in recorded and not is_repeat(event, recorded[event.id].event):
+            taken_by = tag(type(recorded[event.id].event))
+            raise MisuseError(
+                f"The id {event.id!r} of this {tag(type(event))} was taken by another {taken_by}; an id says one thing."
+            )
     left = [event for event in proposal.events if event.id not in recorded]
     if len(left) == len(proposal.events):
         return proposal
@@ -211,6 +231,12 @@ def remainder(proposal: Proposal, recorded: Collection[str]) -> Proposal | None:
     if 0 < sum(event.id in recorded for event in decisions) < len(decisions):
         raise MisuseError("This append has an event id of another one; ids must be unique within a run.")
     return propose(left, after=proposal.after, epoch=proposal.epoch) if left else None
+
+
+def check_fence(fence: Fence) -> None:
+    """Raises `MisuseError` for a fence that would cover nothing, or not what its maker thinks."""
+    if (fence.scope is Scope.ALL) != (not fence.name):
+        raise MisuseError(f"A fence around {fence.scope.value} {'takes no name' if fence.name else 'needs a name'}.")
 
 
 def fence_of(run: str, verb: VerbAccepted) -> Fence:

@@ -20,7 +20,7 @@ RECORD: Final = """
 SELECT e.seq, e.body, e.hash FROM runs r JOIN events e ON e.run = r.key WHERE r.id = ?1 AND e.id = ?2
 """
 INSERT_EVENT: Final = """
-INSERT OR IGNORE INTO events (run, seq, id, at, hash, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+INSERT INTO events (run, seq, id, at, hash, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (run, id) DO NOTHING
 """
 SET_DECIDED: Final = "UPDATE heads SET decided = ?2 WHERE run = ?1"
 SET_STATUS: Final = "UPDATE runs SET status = ?2 WHERE key = ?1"
@@ -51,7 +51,7 @@ class Create(Job[Recorded]):
 
     def __init__(self, event: RunCreated, path: str) -> None:
         self._event = event
-        self._body = codec.encode(event)
+        self._body = codec.encode_checked(event)
         self._path = path
 
     def perform(self, tx: Transaction) -> Recorded:
@@ -119,7 +119,9 @@ class Append(Job[Taken]):
 
     def recall(self, tx: Transaction) -> Taken | None:
         recorded = self._recorded(tx)
-        return Taken(tuple(recorded.values())) if len(recorded) == len(self._proposal.events) else None
+        events = self._proposal.events
+        is_done = all(e.id in recorded and rules.is_repeat(e, recorded[e.id].event) for e in events)
+        return Taken(tuple(recorded.values())) if is_done else None
 
     def _repeat(self, tx: Transaction, known: Known) -> Taken:
         """Take what was not taken before."""

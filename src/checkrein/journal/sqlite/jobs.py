@@ -65,16 +65,25 @@ class Job(ABC, Generic[T_co]):
         return None
 
 
+class _Call:
+    """Not a job: somebody wants the taker's attention."""
+
+
 class Lanes:
     """The jobs that wait. Anybody puts, one thread takes."""
 
     def __init__(self) -> None:
-        self._inbox: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Job[Any] | _Call | None] = SimpleQueue()
+        self._is_called = False
         self._lanes: tuple[deque[Job[Any]], ...] = tuple(deque() for _ in Lane)
         self._is_closing = False
 
     def put(self, job: Job[Any]) -> None:
         self._inbox.put(job)
+
+    def call(self) -> None:
+        """Have the next `wait` return, whether or not there is something to take."""
+        self._inbox.put(_Call())
 
     def close(self) -> None:
         """Nothing more is put; what is there will still be taken."""
@@ -86,10 +95,11 @@ class Lanes:
 
     def wait(self) -> bool:
         """Wait until there is something to take; False when there never will be again."""
-        while not any(self._lanes):
+        while not any(self._lanes) and not self._is_called:
             if self._is_closing:
                 return False
             self._sort(self._inbox.get())
+        self._is_called = False
         return True
 
     def has_verb(self) -> bool:
@@ -107,8 +117,10 @@ class Lanes:
                 batch.append(lane.popleft())
         return batch or [idle.popleft()]
 
-    def _sort(self, job: Job[Any] | None) -> None:
+    def _sort(self, job: Job[Any] | _Call | None) -> None:
         if job is None:
             self._is_closing = True
+        elif isinstance(job, _Call):
+            self._is_called = True
         else:
             self._lanes[job.lane].append(job)

@@ -64,7 +64,9 @@ class SqliteJournal(Journal):
 
     async def append(self, run: str, events: Sequence[Event], *, after: int, epoch: int | None = None) -> Appended:
         proposal = rules.propose(events, after=after, epoch=epoch)
-        taken = await self._writer.submit(Append(run, proposal, [codec.encode(event) for event in proposal.events]))
+        taken = await self._writer.submit(
+            Append(run, proposal, [codec.encode_checked(event) for event in proposal.events])
+        )
         if taken.refusal is not None:
             missed = await self.read(run, after=after)
             raise refusals.refused(*taken.refusal, run, proposal, taken.events, missed, self._path)
@@ -162,6 +164,7 @@ class SqliteJournal(Journal):
     # -- fences
 
     async def fence(self, fence: Fence) -> None:
+        rules.check_fence(fence)
         await self._writer.submit(fences.PutFence(fence))
 
     async def unfence(self, scope: Scope, name: str = "") -> bool:

@@ -12,7 +12,6 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from checkrein.errors import JournalError
 from checkrein.journal.bells import PAGE, Tower
 from checkrein.journal.contract import Recorded
 from checkrein.journal.sqlite import queries
@@ -64,7 +63,7 @@ class Lookout:
             return
         self._next = now + POLL_SECONDS
         self._is_active = self._tower.is_listened_to
-        with suppress(sqlite3.Error, JournalError):  # whoever reads will be told; here it is only tried again
+        with suppress(Exception):  # whoever reads will be told; here it is only tried again, and must never end
             version = self._data_version()
             if version != self._version:
                 self._announce()

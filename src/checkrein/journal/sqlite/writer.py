@@ -15,11 +15,12 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TypeVar
 
-from checkrein.errors import CheckreinError, JournalError, StoreUnavailable
+from checkrein.errors import CheckreinError, JournalError, MisuseError, StoreUnavailable
 from checkrein.journal import refusals
 from checkrein.journal.sqlite import trouble
 from checkrein.journal.sqlite.answers import settle, tell_all
@@ -67,9 +68,11 @@ class Writer:
         """Held by whoever works with the connection: the thread, or a task that is alone."""
         self._pace = 0.0
         """How long a commit takes these days."""
-        self._is_over = False
         self._fresh: list[Job[Any]] = []
+        self._hurt: deque[tuple[Job[Any], Exception]] = deque()
+        """Lone jobs that failed."""
         self._home: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"checkrein-writer {path}", daemon=True)
         self._thread.start()
 
@@ -82,7 +85,12 @@ class Writer:
         with self._gate:
             if self._is_closed:
                 raise refusals.closed()
-            self._home = self._home or loop
+            if os.getpid() != self._pid:
+                raise MisuseError("This journal was opened before the process was forked; open it again afterwards.")
+            if self._home is None or self._home.is_closed():
+                for stranded in self._fresh:
+                    self._lanes.put(stranded)
+                self._home, self._fresh = loop, []
             if loop is not self._home:
                 self._lanes.put(job)
             else:
@@ -93,12 +101,12 @@ class Writer:
 
     def _begin_fresh(self) -> None:
         """Begin what tasks have submitted in one round of the event loop: a lone job here, several in the thread."""
-        with self._gate:
+        with self._gate:  # all the while, so that nothing is put after the lanes are closed
             fresh, self._fresh = self._fresh, []
-        if len(fresh) == 1 and self._do_at_once(fresh[0]):
-            return
-        for job in fresh:
-            self._lanes.put(job)
+            if len(fresh) == 1 and self._do_at_once(fresh[0]):
+                return
+            for job in fresh:
+                self._lanes.put(job)
 
     def submit_quietly(self, job: Job[Any]) -> None:
         """Have `job` done some time; nobody wants to know."""
@@ -135,28 +143,30 @@ class Writer:
             if self._db is None or not self._turns.begin_at_once(self._db):
                 return False
             self._commit([job], tell=settle)
-        except Exception as error:
+        except BaseException as error:
             self._rollback()
-            threading.Thread(target=self._mend_later, args=(job, error), daemon=True).start()
+            if not isinstance(error, Exception):  # a signal's handler has raised, in the middle of anything
+                self._hurt.append((job, StoreUnavailable(f"{self._path}: interrupted; look it up by its id.")))
+                self._lanes.call()
+                raise
+            # What to do about it may take long, and only the thread may take jobs from the lanes.
+            self._hurt.append((job, error))
+            self._lanes.call()
         finally:
             self._desk.release()
         return True
-
-    def _mend_later(self, job: Job[Any], error: Exception) -> None:
-        with self._desk:
-            if self._is_over:
-                self._refuse([job], refusals.closed())
-            else:
-                self._mend([job], error)
 
     # -- the thread
 
     def _run(self) -> None:
         while self._lanes.wait():
             with self._desk:
-                self._do_what_waits()
+                while self._hurt:
+                    job, error = self._hurt.popleft()
+                    self._mend([job], error)
+                if not self._lanes.is_empty():
+                    self._do_what_waits()
         with self._desk:
-            self._is_over = True
             self._drop_connection()
             self._turns.close()
 
