@@ -22,6 +22,10 @@
     │   ├── ModelRateLimited           asked too often, or a quota is used up; `retry_after` seconds if it was said
     │   ├── ModelUnavailable           not reached, overloaded, or broken off in the middle
     │   └── ModelRefusedRequest        it will refuse the same request every time
+    ├── Interrupted                    in a program: a person stopped this call; it may have partly happened
+    ├── CallFailed                     in a program: the call raised, or was declined
+    ├── ReplayDiverged                 a program asked for something else than its run has recorded
+    ├── RunFailed                      a run that has no result: it failed, was cancelled or was halted
     ├── NotImportable                  a tool that a worker process cannot import
     └── MisuseError                    a mistake of the calling program
 
@@ -50,6 +54,34 @@ class Refused(CheckreinError):
 
 class MisuseError(CheckreinError):
     code = "misuse"
+
+
+class Interrupted(CheckreinError):
+    """A person redirected the run, or stopped this call. It may have partly happened; `partial` is what had come."""
+
+    code = "interrupted"
+    partial: bytes | None = None
+
+
+class CallFailed(CheckreinError):
+    """A call raised, or was declined. `error` is what it said."""
+
+    code = "call_failed"
+    error: str = ""
+
+
+class ReplayDiverged(CheckreinError):
+    """The program asked for something else than its run has recorded. `asked` and `recorded` name both."""
+
+    code = "replay_diverged"
+    asked: str = ""
+    recorded: str = ""
+
+
+class RunFailed(CheckreinError):
+    """The run has no result: it failed, was cancelled or was halted. `status` and `run` say which."""
+
+    code = "run_failed"
 
 
 class NotImportable(CheckreinError):

@@ -1,0 +1,135 @@
+"""A model call as a performance: it streams, it can be closed at any moment, and what came by then is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from checkrein.agents.watchers.contract import Fed, Flag
+from checkrein.agents.watchers.several import SeveralWatchers
+from checkrein.core.words import Outcome
+from checkrein.errors import ModelError
+from checkrein.models.messages import Assistant, Request
+from checkrein.models.port import Collector, Model, Reply, TextDelta, close
+from checkrein.runtime.spec import Ended
+
+Forward = Callable[[int, str], None]
+"""Told each piece of text that may be shown, with its offset."""
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is recorded of a model's answer."""
+
+    message: Assistant
+    model: str
+    finish: str = "stop"
+
+
+class ModelPerformance:
+    """Asks `model` in a task of its own. Nothing is forwarded once it is stopped."""
+
+    def __init__(
+        self,
+        model: Model,
+        request: Request,
+        forward: Forward,
+        *,
+        watchers: SeveralWatchers | None = None,
+        on_flags: Callable[[Sequence[Flag]], None] | None = None,
+    ) -> None:
+        self._model = model
+        self._request = request
+        self._forward = forward
+        self._watchers = watchers
+        self._on_flags = on_flags
+        self._collector = Collector(request)
+        self._is_stopped = False
+        self._late_chunks = 0
+        self._chunks = 0
+        self._chars = 0
+        self._hash = hashlib.sha256()
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    async def ended(self) -> Ended:
+        await asyncio.wait([self._task])
+        error: BaseException | None = None
+        if not self._task.cancelled():
+            error = self._task.exception()
+        if error is not None and not isinstance(error, ModelError | ValueError | RuntimeError | OSError):
+            raise error
+        return self._outcome(error)
+
+    async def abort(self) -> None:
+        self._is_stopped = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def hold(self) -> bool:
+        return False
+
+    async def go_on(self) -> None:
+        return None
+
+    async def _read(self) -> Reply:
+        stream = self._model.stream(self._request)
+        try:
+            async for delta in stream:
+                if self._is_stopped:
+                    self._late_chunks += 1
+                    continue
+                self._collector.add(delta)
+                if isinstance(delta, TextDelta) and delta.text:
+                    self._show(delta.text)
+        finally:
+            with suppress(Exception):
+                await close(stream)
+        if self._watchers is not None:
+            self._pass_on(self._watchers.end())
+        return self._collector.reply()
+
+    def _show(self, text: str) -> None:
+        if self._watchers is None:
+            self._send(text)
+        else:
+            self._pass_on(self._watchers.feed(text))
+
+    def _pass_on(self, fed: Fed) -> None:
+        if fed.forward:
+            self._send(fed.forward)
+        if fed.flag is not None and self._on_flags is not None:
+            self._on_flags([fed.flag])
+
+    def _send(self, text: str) -> None:
+        self._forward(self._chars, text)
+        self._chunks += 1
+        self._chars += len(text)
+        self._hash.update(text.encode("utf-8", "surrogatepass"))
+
+    def _outcome(self, error: BaseException | None) -> Ended:
+        is_whole = error is None and not self._task.cancelled()
+        reply = self._task.result() if is_whole else self._collector.partial()
+        withheld = self._watchers.withheld if self._watchers is not None else ""
+        message = reply.message
+        if withheld:
+            message = msgspec.structs.replace(message, text=message.text[: len(message.text) - len(withheld)])
+        outcome = Outcome.COMPLETED if is_whole else Outcome.ABORTED if error is None else Outcome.FAILED
+        return Ended(
+            outcome=outcome,
+            result=msgspec.json.encode(Told(message, self._model.name, reply.finish)),
+            error=None if error is None else describe(error),
+            usage=reply.usage,
+            chunks=self._chunks,
+            chars=self._chars,
+            chunk_hash=self._hash.hexdigest() if self._chunks else "",
+            tokens_after_stop=self._late_chunks,
+        )
+
+
+def describe(error: BaseException) -> str:
+    """An error as it is recorded: its code where it has one, and its sentence."""
+    code = getattr(error, "code", type(error).__name__)
+    return f"{code}: {error}"

@@ -1,0 +1,130 @@
+"""What the runs of a thread said and did, as messages: what the next run of the thread is told.
+
+Everything comes from the journal, cancelled and crashed runs included. What was interrupted, is unknown or was undone
+is said so; `models.history.repair` makes of it a history that every provider accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from checkrein.agents.asking import Told
+from checkrein.core.effects import Effect
+from checkrein.core.events import (
+    ApprovalDecided,
+    CallFinished,
+    CallResolved,
+    CallStarted,
+    InstructionDelivered,
+    RunCreated,
+    RunFinished,
+    VerbAccepted,
+)
+from checkrein.core.words import Answer, CallKind, Decision, EffectState, Outcome, Status
+from checkrein.journal.contract import Journal, Recorded
+from checkrein.models.history import Fate, repair
+from checkrein.models.messages import Assistant, Message, Note, ToolResult, User
+
+SEPARATOR = "/"
+"""Between the place of a turn and the provider's id of a tool call: `turn:3/call_abc`."""
+
+
+class Conversation:
+    """The messages of one run, put together from its records."""
+
+    def __init__(self, records: Iterable[Recorded], effects: Iterable[Effect] = ()) -> None:
+        self.messages: list[Message] = []
+        self.fates: dict[str, Fate] = {}
+        self._tools: dict[str, tuple[str, str]] = {}
+        self._models: set[str] = set()
+        self._instructions: dict[str, str] = {}
+        for record in records:
+            self._read(record)
+        for effect in effects:
+            if effect.id in self._tools and effect.state in _FATES:
+                self.fates[self._tools[effect.id][0]] = _FATES[effect.state]
+
+    def _read(self, record: Recorded) -> None:
+        match record.event:
+            case RunCreated(goal=goal):
+                self.messages.append(User(goal))
+            case VerbAccepted(id=accepted, instruction=str(text)):
+                self._instructions[accepted] = text
+            case InstructionDelivered(accepted=accepted):
+                self.messages.append(User(self._instructions.get(accepted, "")))
+            case CallStarted(kind=CallKind.MODEL, call=call):
+                self._models.add(call)
+            case CallStarted(kind=CallKind.TOOL, call=call, name=name, place=place):
+                self._tools[call] = (place.rpartition(SEPARATOR)[2] or call, name)
+            case CallFinished() as finished:
+                self._finished(finished)
+            case CallResolved(call=call, answer=answer, result=result) if call in self._tools:
+                if answer is Answer.HAPPENED:
+                    self._result(call, _text(result))
+            case ApprovalDecided(call=call, decision=Decision.DENIED) if call in self._tools:
+                self.fates[self._tools[call][0]] = Fate.DENIED
+            case RunFinished(status=Status.FAILED, error=error):
+                self.messages.append(Note(f"The run ended with an error: {error}"))
+            case RunFinished(status=Status.CANCELLED | Status.KILLED):
+                self.messages.append(Note("A person stopped this run before it was done."))
+
+    def _finished(self, event: CallFinished) -> None:
+        if event.call in self._models:
+            told = told_of(event.result)
+            if told is not None and (event.outcome is Outcome.COMPLETED or told.message.text):
+                self.messages.append(told.message)
+        elif event.call in self._tools:
+            call_id, _ = self._tools[event.call]
+            if event.outcome is Outcome.COMPLETED:
+                self._result(event.call, _text(event.result))
+            elif event.outcome is Outcome.FAILED:
+                self._result(event.call, event.error or "It failed.", is_error=True)
+            else:
+                self.fates[call_id] = Fate.IN_DOUBT if event.outcome is Outcome.IN_DOUBT else Fate.INTERRUPTED
+
+    def _result(self, call: str, content: str, *, is_error: bool = False) -> None:
+        call_id, name = self._tools[call]
+        self.fates.pop(call_id, None)
+        self.messages.append(ToolResult(call=call_id, name=name, content=content, is_error=is_error))
+
+
+_FATES = {EffectState.UNDONE: Fate.UNDONE, EffectState.IN_DOUBT: Fate.IN_DOUBT}
+
+
+async def history_of_thread(journal: Journal, thread: str, before: str) -> tuple[Message, ...]:
+    """What the runs of `thread` that were created before the run `before` said and did, oldest first."""
+    rows = await journal.runs(thread=thread, limit=1000)
+    earlier = [row for row in reversed(rows) if row.parent is None]
+    messages: list[Message] = []
+    fates: dict[str, Fate] = {}
+    for row in earlier:
+        if row.id == before:
+            break
+        conversation = Conversation(await journal.read(row.id), await journal.effects(row.id))
+        messages += conversation.messages
+        fates |= conversation.fates
+    return repair(messages, fates)
+
+
+def told_of(result: msgspec.Raw | bytes | None) -> Told | None:
+    """A model's answer as it was recorded; None when there is none."""
+    if result is None:
+        return None
+    try:
+        return msgspec.json.decode(bytes(result), type=Told)
+    except msgspec.MsgspecError:
+        return None
+
+
+def text_of(message: Assistant) -> str:
+    return message.text
+
+
+def _text(result: msgspec.Raw | None) -> str:
+    """A tool's result as a model reads it: plain text as it is, everything else as JSON."""
+    if result is None:
+        return ""
+    value = msgspec.json.decode(bytes(result))
+    return value if isinstance(value, str) else bytes(result).decode()

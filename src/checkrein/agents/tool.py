@@ -1,0 +1,158 @@
+"""Tools: plain functions, with what a runtime must know to stop, undo and repeat them honestly."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal, overload
+
+import msgspec
+
+from checkrein.core.words import OnPause
+from checkrein.errors import MisuseError
+
+EffectKind = Literal["unknown", "none", "reversible", "irreversible"]
+Isolation = Literal["process", "thread"]
+ApprovalRule = Literal["block", "queue"]
+
+
+class Tool:
+    """A function an agent may call. Calling the tool itself just calls the function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        undo: Callable[..., Any] | None = None,
+        idempotent: bool = False,
+        effect: EffectKind = "unknown",
+        on_pause: OnPause | str = OnPause.FINISH,
+        isolation: Isolation = "process",
+        approval: ApprovalRule | Literal[False] | None = None,
+        timeout: float | None = None,
+        verify: Callable[..., Any] | None = None,
+    ) -> None:
+        self.function = function
+        self.name: str = name or str(getattr(function, "__name__", "tool"))
+        self.description = description or inspect.getdoc(function) or ""
+        self.undo = undo
+        self.idempotent = idempotent
+        self.effect: EffectKind = effect
+        self.on_pause = OnPause(on_pause)
+        self.isolation: Isolation = isolation
+        self.timeout_seconds = timeout
+        self.verify = verify
+        self._approval = approval
+        self.__wrapped__ = function  # a worker that looks for the function finds this, and sees what is in it
+        self.__doc__ = function.__doc__
+        self.__name__ = self.name
+        self.__qualname__ = getattr(function, "__qualname__", self.name)
+        self.__module__ = getattr(function, "__module__", "")
+        self._check()
+
+    def _check(self) -> None:
+        if self.on_pause is OnPause.ABORT and not self.idempotent:
+            raise MisuseError(
+                f"Tool {self.name} says on_pause='abort' but not idempotent=True: it could not be tried again after "
+                "the pause. Say idempotent=True if repeating it does no harm, or use on_pause='finish'."
+            )
+        if self.effect == "none" and self.undo is not None:
+            raise MisuseError(f"Tool {self.name} has an undo and says effect='none'. Leave one of them out.")
+        if self.is_async and self.isolation == "thread":
+            raise MisuseError(
+                f"Tool {self.name} is async def and runs on the event loop; isolation='thread' is for def."
+            )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def has_effect(self) -> bool:
+        return self.undo is not None or self.effect != "none"
+
+    @property
+    def approval(self) -> ApprovalRule | None:
+        """Whether a person is asked first. What cannot be undone asks, unless told otherwise."""
+        if self._approval is None:
+            return "block" if self.effect == "irreversible" else None
+        return self._approval or None
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its arguments, read off the signature."""
+        return self._arguments_model.model_json_schema()  # type: ignore[no-any-return]
+
+    def parse(self, arguments: bytes) -> dict[str, Any]:
+        """Arguments as a model wrote them, as the function wants them. Raises `ValueError` with what is wrong."""
+        model = self._arguments_model.model_validate_json(arguments)
+        return {name: getattr(model, name) for name in type(model).model_fields}
+
+    def to_json(self, arguments: bytes) -> bytes:
+        """Arguments checked against the signature, with defaults filled in, as JSON again."""
+        return self._arguments_model.model_validate_json(arguments).model_dump_json().encode()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _arguments_model(self) -> Any:
+        import pydantic  # only when a schema is wanted: a worker, or a program without a model, may never want one
+
+        fields: dict[str, Any] = {}
+        hints = _hints(self.function)
+        for parameter in inspect.signature(self.function).parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise MisuseError(f"Tool {self.name} takes {parameter}; a model can only give arguments by name.")
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (hints.get(parameter.name, Any), default)
+        config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        return pydantic.create_model(f"{self.name}_arguments", __config__=config, **fields)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    undo: Callable[..., Any] | None = None,
+    idempotent: bool = False,
+    effect: EffectKind = "unknown",
+    on_pause: OnPause | str = OnPause.FINISH,
+    isolation: Isolation = "process",
+    approval: ApprovalRule | Literal[False] | None = None,
+    timeout: float | None = None,
+    verify: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: `@tool`, or `@tool(undo=discard_draft)`."""
+    if function is not None:
+        return Tool(function)
+    return lambda decorated: Tool(decorated, **options)
+
+
+def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
+    """A plain function is a tool too, one that says nothing about its effect."""
+    return candidate if isinstance(candidate, Tool) else Tool(candidate)
+
+
+def encode_result(value: Any) -> bytes:
+    """What a tool returned, as JSON. Raises `TypeError` for what is none."""
+    return msgspec.json.encode(value)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    from typing import get_type_hints
+
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception:
+        return dict(getattr(function, "__annotations__", {}))

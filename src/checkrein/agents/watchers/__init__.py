@@ -1,0 +1,23 @@
+"""Watchers: they read a model's output as it streams, and flag, pause or cancel."""
+
+from checkrein.agents.watchers.confession import Confession
+from checkrein.agents.watchers.contract import HELD_BACK, Action, Fed, Flag, Watcher, Watching
+from checkrein.agents.watchers.loops import Loops
+from checkrein.agents.watchers.several import SeveralWatchers, watch
+
+AnyWatching = Confession | Loops
+"""Every specification there is, to read one back from JSON."""
+
+__all__ = [
+    "Confession",
+    "Loops",
+    "AnyWatching",
+    "watch",
+    "Watching",
+    "Watcher",
+    "SeveralWatchers",
+    "Fed",
+    "Flag",
+    "Action",
+    "HELD_BACK",
+]

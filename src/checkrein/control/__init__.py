@@ -1,0 +1,1 @@
+"""One path for every verb: load, decide, append, and the receipt."""

@@ -1,0 +1,288 @@
+"""What a program holds in its hands: a `Runtime` on a journal, and its runs."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import msgspec
+
+from checkrein.control.verbs import WAIT_SECONDS, Control, Settling
+from checkrein.core.controls import Control as Button
+from checkrein.core.controls import controls
+from checkrein.core.events import RunCreated, RunFinished
+from checkrein.core.receipts import Receipt
+from checkrein.core.state import State
+from checkrein.core.words import Answer, Status, Undo, Verb, When
+from checkrein.engines.local import UNFINISHED, LocalEngine
+from checkrein.errors import MisuseError, Refused, RunFailed
+from checkrein.journal import open_journal
+from checkrein.journal.contract import Chunk, Journal, Recorded, RunRow
+from checkrein.runtime.identity import this_process
+from checkrein.runtime.spec import Program
+from checkrein.runtime.stage import Stage
+from checkrein.runtime.supervisor import Supervisor
+
+IfBusy = Literal["queue", "redirect", "refuse"]
+
+
+class Run:
+    """A handle on one run. Letting it go changes nothing: the run goes on."""
+
+    def __init__(self, runtime: Runtime, run: str) -> None:
+        self._runtime = runtime
+        self._control = runtime.control
+        self.id = run
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
+    async def state(self) -> State:
+        return await self._runtime.journal.load(self.id)
+
+    async def controls(self) -> dict[Verb, Button]:
+        journal = self._runtime.journal
+        return controls(await journal.load(self.id), await journal.effects(self.id))
+
+    async def events(self, *, after: int = 0) -> AsyncIterator[Recorded]:
+        """Every event from the beginning, then each new one; ends after `run.finished`."""
+        follower = self._runtime.journal.follow(self.id, after=after)
+        try:
+            async for record in follower:
+                yield record
+                if isinstance(record.event, RunFinished):
+                    return
+        finally:
+            await follower.aclose()  # type: ignore[attr-defined]
+
+    async def result(self) -> Any:
+        """Wait for the end and return the result. Raises `RunFailed` if there is none."""
+        async for record in self.events():
+            if isinstance(record.event, RunFinished):
+                return _result(self.id, record.event)
+        raise AssertionError("events end only after run.finished")
+
+    # -- verbs
+
+    async def pause(self, *, reason: str = "", by: str = "program", wait: float = WAIT_SECONDS) -> Receipt | Settling:
+        return await self._control.pause(self.id, by=by, reason=reason, wait=wait)
+
+    async def resume(
+        self, instruction: str | None = None, *, reason: str = "", by: str = "program", wait: float = WAIT_SECONDS
+    ) -> Receipt | Settling:
+        return await self._control.resume(self.id, instruction, by=by, reason=reason, wait=wait)
+
+    async def redirect(
+        self,
+        instruction: str,
+        *,
+        when: When | str = When.NOW,
+        reason: str = "",
+        by: str = "program",
+        wait: float = WAIT_SECONDS,
+    ) -> Receipt | Settling:
+        return await self._control.redirect(self.id, instruction, when=When(when), by=by, reason=reason, wait=wait)
+
+    async def cancel(
+        self, *, undo: Undo | str = Undo.OPEN, reason: str = "", by: str = "program", wait: float = 60.0
+    ) -> Receipt | Settling:
+        return await self._control.cancel(self.id, undo=Undo(undo), by=by, reason=reason, wait=wait)
+
+    async def ask(self, question: str, *, by: str = "program", wait: float = 60.0) -> str:
+        receipt = await self._control.ask(self.id, question, by=by, wait=wait)
+        if isinstance(receipt, Settling) or receipt.answer is None:
+            raise Refused(f"The question to run {self.id} got no answer.", code="no_answer", run=self.id)
+        return receipt.answer
+
+    async def abort(self, call: str, *, by: str = "program") -> Receipt | Settling:
+        return await self._control.abort(self.id, call, by=by)
+
+    async def approve(self, call: str, *, by: str = "program", note: str = "") -> None:
+        await self._control.approve(self.id, call, by=by, note=note)
+
+    async def deny(self, call: str, *, by: str = "program", note: str = "") -> None:
+        await self._control.deny(self.id, call, by=by, note=note)
+
+    async def resolve(self, call: str, answer: Answer | str, *, by: str = "program", result: Any = None) -> None:
+        await self._control.resolve(self.id, call, Answer(answer), by=by, result=result)
+
+    async def retry_undo(self, effect: str, *, by: str = "program") -> None:
+        await self._control.retry_undo(self.id, effect, by=by)
+
+
+class Runtime:
+    """A journal, the agents of this program, and a driver for each of their runs.
+
+    Use it as an async context manager. Leaving it pauses what is at work, durably; opening the same journal again with
+    the same agents lets it go on. What a person paused stays paused.
+    """
+
+    def __init__(
+        self,
+        store: str = "sqlite:///.checkrein/runs.db",
+        *,
+        agents: Sequence[Program] = (),
+        clock: Callable[[], float] = time.time,
+        settle_seconds: float = 30.0,
+        evict_seconds: float = 60.0,
+    ) -> None:
+        self._store = store
+        self._programs: dict[str, Program] = {}
+        self._clock = clock
+        self._options = {"settle_seconds": settle_seconds, "evict_seconds": evict_seconds}
+        self._listeners: dict[str, set[Callable[[Chunk], None]]] = {}
+        self._pending: dict[str, list[Chunk]] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self.journal: Journal
+        self.control: Control
+        self._engine: LocalEngine
+        self._stage: Stage
+        self._supervisor: Supervisor
+        self._folder: tempfile.TemporaryDirectory[str]
+        for agent in agents:
+            self.add(agent)
+
+    def add(self, agent: Program) -> None:
+        """Let this runtime drive the runs of `agent`."""
+        known = self._programs.get(agent.name)
+        if known is not None and known is not agent:
+            raise MisuseError(f"There are two agents with the name {agent.name}; a run could not tell them apart.")
+        self._programs[agent.name] = agent
+
+    async def __aenter__(self) -> Self:
+        self.journal = await open_journal(self._store)
+        owner = this_process()
+        # Not the same owner as the drivers: control must not take a run from a driver of its own process.
+        controller = msgspec.structs.replace(owner, process=f"{owner.process}-control")
+        self.control = Control(self.journal, controller, clock=self._clock)
+        self._folder = tempfile.TemporaryDirectory(prefix="checkrein-calls-")
+        self._stage = await Stage(Path(self._folder.name)).__aenter__()
+        self._supervisor = await Supervisor.start(self._stage.runtime)
+        self._engine = LocalEngine(
+            self.journal,
+            owner,
+            self._programs,
+            clock=self._clock,
+            driver_options={**self._options, "stage": self._stage, "on_chunk": self._on_chunk},
+        )
+        await self._engine.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._engine.__aexit__(*exc)
+        await self._stage.close()
+        await self._supervisor.close()
+        self._folder.cleanup()
+        if self._writing is not None:
+            await self._writing
+        await self.journal.close()
+
+    # -- runs
+
+    async def start(
+        self, agent: Program | str, goal: str, *, thread: str | None = None, owner: str = "", if_busy: IfBusy = "queue"
+    ) -> Run:
+        """Begin a run. On a thread with a live run it is queued behind it, redirects it, or is refused."""
+        name = agent if isinstance(agent, str) else agent.name
+        if not isinstance(agent, str):
+            self.add(agent)
+        if name not in self._programs:
+            known = ", ".join(self._programs) or "none"
+            raise MisuseError(f"There is no agent {name} here; there are: {known}.", agent=name)
+        if thread is not None and (live := await self._live_on(thread)) is not None:
+            if if_busy == "refuse":
+                raise Refused(f"Thread {thread} is busy with run {live}.", code="thread_busy", run=live)
+            if if_busy == "redirect":
+                await self.control.redirect(live, goal, by=owner or "program")
+                return Run(self, live)
+        run = f"r-{uuid.uuid4().hex[:12]}"
+        created = RunCreated(
+            id=f"{run}.created",
+            at=self._clock(),
+            run=run,
+            agent=name,
+            goal=goal,
+            thread=thread or run,
+            owner=owner,
+            stop_when=getattr(self._programs[name], "stop_when", None),
+        )
+        await self.journal.create(created)
+        await self._engine.take_up(run)
+        return Run(self, run)
+
+    async def _live_on(self, thread: str) -> str | None:
+        rows = await self.journal.runs(thread=thread, status=UNFINISHED, limit=1)
+        return rows[0].id if rows else None
+
+    def run_sync(self, agent: Program, goal: str, **options: Any) -> Any:
+        """Run an agent to its end from a program that is not async, and return the result."""
+
+        async def run() -> Any:
+            async with self:
+                return await (await self.start(agent, goal, **options)).result()
+
+        return asyncio.run(run())
+
+    async def get(self, run: str) -> Run:
+        """A handle on an existing run. Raises `RunNotFound`."""
+        await self.journal.load(run)
+        return Run(self, run)
+
+    async def runs(
+        self, *, status: Sequence[Status] = (), agent: str | None = None, limit: int = 100
+    ) -> tuple[RunRow, ...]:
+        return await self.journal.runs(status=status, agent=agent, limit=limit)
+
+    # -- streamed text: shown at once, kept soon
+
+    def listen(self, run: str, listener: Callable[[Chunk], None]) -> Callable[[], None]:
+        """Have `listener` told each piece of text as it streams, as far as the run is driven here. Returns an undo."""
+        self._listeners.setdefault(run, set()).add(listener)
+        return lambda: self._listeners.get(run, set()).discard(listener)
+
+    def _on_chunk(self, run: str, call: str, offset: int, text: str) -> None:
+        chunk = Chunk(call, offset, text)
+        for listener in tuple(self._listeners.get(run, ())):
+            listener(chunk)
+        self._pending.setdefault(run, []).append(chunk)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._keep_chunks())
+
+    async def _keep_chunks(self) -> None:
+        """Write what has streamed, a few times a second, neighbouring pieces as one."""
+        try:
+            while self._pending:
+                await asyncio.sleep(0.1)
+                pending, self._pending = self._pending, {}
+                for run, chunks in pending.items():
+                    await self.journal.write_chunks(run, _joined(chunks))
+        finally:
+            self._writing = None
+
+
+def _joined(chunks: list[Chunk]) -> list[Chunk]:
+    joined: list[Chunk] = []
+    for chunk in chunks:
+        last = joined[-1] if joined else None
+        if last is not None and last.call == chunk.call and last.offset + len(last.text) == chunk.offset:
+            joined[-1] = Chunk(last.call, last.offset, last.text + chunk.text)
+        else:
+            joined.append(chunk)
+    return joined
+
+
+def _result(run: str, finished: RunFinished) -> Any:
+    if finished.status is Status.COMPLETED:
+        return None if finished.result is None else msgspec.json.decode(bytes(finished.result))
+    message = f"Run {run} has no result: it {_ENDED[finished.status]}."
+    if finished.error:
+        message += f" {finished.error}"
+    raise RunFailed(message, run=run, status=finished.status, error=finished.error)
+
+
+_ENDED = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled", Status.KILLED: "was halted by an operator"}

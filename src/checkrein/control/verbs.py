@@ -1,0 +1,282 @@
+"""One path for every verb, from whichever process: load, decide, append, wait for the receipt.
+
+A verb is accepted by whoever appends it, and settled by whoever holds the run's lease. Where nobody does, control
+claims the run, settles what needs no user code, and lets it go again; undos wait for a process that has the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from checkrein.core import commands as c
+from checkrein.core.decide import decide
+from checkrein.core.effects import Effect
+from checkrein.core.events import Event, ReasonAdded, VerbAccepted, VerbSettled
+from checkrein.core.evolve import evolve
+from checkrein.core.orders import Settle, obstacle, orders
+from checkrein.core.receipts import Receipt
+from checkrein.core.state import State
+from checkrein.core.verdict import Joined, Refusal
+from checkrein.core.words import Answer, Undo, When
+from checkrein.errors import Conflict, JournalError, Refused, RunOver, StaleEpoch
+from checkrein.journal.contract import Journal, Owner, Recorded
+from checkrein.runtime.identity import is_known_dead
+
+WAIT_SECONDS: Final = 5.0
+"""How long a verb waits for its receipt before it says what it still waits for."""
+
+_TRIES: Final = 100
+_LEASE_SECONDS: Final = 5.0
+
+Make = Callable[[float, State, bool, tuple[Effect, ...]], c.Command]
+T = TypeVar("T")
+
+
+class Settling(msgspec.Struct, frozen=True, kw_only=True):
+    """A verb that is accepted and in force, and not settled yet."""
+
+    run: str
+    accepted: str
+    verb: str
+    status: str
+    waiting_for: str
+
+
+class Control:
+    """Verbs on the runs of a journal. `owner` is this process, should it have to claim a run."""
+
+    def __init__(self, journal: Journal, owner: Owner, *, clock: Callable[[], float] = time.time) -> None:
+        self._journal = journal
+        self._owner = owner
+        self._clock = clock
+
+    # -- the verbs
+
+    async def pause(
+        self, run: str, *, by: str, reason: str = "", request_id: str = "", wait: float = WAIT_SECONDS
+    ) -> Receipt | Settling:
+        stamp = self._stamp(by, reason, request_id)
+        return await self._verb(run, lambda at, *_: c.PauseRun(at=at, **stamp), stamp["id"], wait)
+
+    async def resume(
+        self,
+        run: str,
+        instruction: str | None = None,
+        *,
+        by: str,
+        reason: str = "",
+        request_id: str = "",
+        expected_seq: int | None = None,
+        wait: float = WAIT_SECONDS,
+    ) -> Receipt | Settling:
+        stamp = self._stamp(by, reason, request_id, expected_seq)
+        return await self._verb(
+            run,
+            lambda at, _, driven, __: c.ResumeRun(at=at, instruction=instruction, driven=driven, **stamp),
+            stamp["id"],
+            wait,
+        )
+
+    async def redirect(
+        self,
+        run: str,
+        instruction: str,
+        *,
+        by: str,
+        when: When = When.NOW,
+        reason: str = "",
+        request_id: str = "",
+        expected_seq: int | None = None,
+        wait: float = WAIT_SECONDS,
+    ) -> Receipt | Settling:
+        stamp = self._stamp(by, reason, request_id, expected_seq)
+        return await self._verb(
+            run,
+            lambda at, _, driven, __: c.RedirectRun(at=at, instruction=instruction, when=when, driven=driven, **stamp),
+            stamp["id"],
+            wait,
+        )
+
+    async def cancel(
+        self,
+        run: str,
+        *,
+        by: str,
+        undo: Undo = Undo.OPEN,
+        reason: str = "",
+        request_id: str = "",
+        wait: float = WAIT_SECONDS,
+    ) -> Receipt | Settling:
+        stamp = self._stamp(by, reason, request_id)
+        return await self._verb(run, lambda at, *_: c.CancelRun(at=at, undo=undo, **stamp), stamp["id"], wait)
+
+    async def ask(
+        self, run: str, question: str, *, by: str, request_id: str = "", wait: float = 60.0
+    ) -> Receipt | Settling:
+        stamp = self._stamp(by, "", request_id)
+        return await self._verb(run, lambda at, *_: c.AskRun(at=at, question=question, **stamp), stamp["id"], wait)
+
+    async def abort(
+        self, run: str, call: str, *, by: str, reason: str = "", wait: float = WAIT_SECONDS
+    ) -> Receipt | Settling:
+        stamp = self._stamp(by, reason, "")
+        return await self._verb(run, lambda at, *_: c.AbortCall(at=at, call=call, **stamp), stamp["id"], wait)
+
+    # -- decisions about single calls: they are in force when they are taken, and have no receipt
+
+    async def approve(self, run: str, call: str, *, by: str, note: str = "") -> State:
+        stamp = self._stamp(by, note, "")
+        return await self._decide(run, lambda at, *_: c.ApproveCall(at=at, call=call, **stamp))
+
+    async def deny(self, run: str, call: str, *, by: str, note: str = "") -> State:
+        stamp = self._stamp(by, note, "")
+        return await self._decide(run, lambda at, *_: c.DenyCall(at=at, call=call, **stamp))
+
+    async def resolve(
+        self, run: str, call: str, answer: Answer, *, by: str, result: Any = None, note: str = ""
+    ) -> State:
+        stamp = self._stamp(by, note, "")
+        encoded = None if result is None else msgspec.Raw(msgspec.json.encode(result))
+        return await self._decide(
+            run,
+            lambda at, _, __, effects: c.ResolveCall(
+                at=at, call=call, answer=answer, result=encoded, effects=effects, **stamp
+            ),
+        )
+
+    async def retry_undo(self, run: str, effect: str, *, by: str) -> State:
+        stamp = self._stamp(by, "", "")
+        return await self._decide(
+            run, lambda at, _, __, effects: c.RetryUndo(at=at, effect=effect, effects=effects, **stamp)
+        )
+
+    async def add_reason(self, run: str, reason: str, *, by: str, note: str = "") -> None:
+        """Say why a run was stopped, also afterwards."""
+        event = ReasonAdded(id=_new_id(), at=self._clock(), reason=reason, by=by, note=note)
+        await self._journal.append(run, [event], after=0)
+
+    def _stamp(self, by: str, reason: str, request_id: str, expected_seq: int | None = None) -> dict[str, Any]:
+        return {
+            "id": request_id or _new_id(),
+            "by": by,
+            "reason": reason,
+            "asked_at": self._clock(),
+            "expected_seq": expected_seq,
+        }
+
+    # -- the path
+
+    async def _verb(self, run: str, make: Make, request_id: str, wait: float) -> Receipt | Settling:
+        known = await self._journal.find(run, request_id)
+        if known is not None and isinstance(known.event, VerbAccepted):
+            return await self._receipt(run, request_id, known.seq, wait)
+        verdict, state = await self._take(run, make)
+        accepted = verdict.accepted if isinstance(verdict, Joined) else request_id
+        return await self._receipt(run, accepted, 0 if isinstance(verdict, Joined) else state.seq, wait)
+
+    async def _decide(self, run: str, make: Make) -> State:
+        _, state = await self._take(run, make)
+        return state
+
+    async def _take(self, run: str, make: Make) -> tuple[tuple[Event, ...] | Joined, State]:
+        """Decide in full knowledge of the journal, however often something else comes in between."""
+        for _ in range(_TRIES):
+            state = await self._journal.load(run)
+            effects = await self._journal.effects(run)
+            verdict = decide(state, make(self._clock(), state, await self._is_driven(run), effects))
+            if isinstance(verdict, Refusal):
+                raise Refused(verdict.message, code=verdict.code, run=run, status=verdict.status)
+            if isinstance(verdict, Joined):
+                return verdict, state
+            with suppress(Conflict, RunOver):
+                await self._journal.append(run, verdict, after=state.seq)
+                return verdict, state
+        raise Refused(f"Run {run} changes too fast to decide anything about it; try again.", code="conflict", run=run)
+
+    async def _is_driven(self, run: str) -> bool:
+        lease = await self._journal.lease(run)
+        return lease is not None and lease.deadline > self._clock() and not is_known_dead(lease.owner)
+
+    async def _receipt(self, run: str, accepted: str, after: int, wait: float) -> Receipt | Settling:
+        """The receipt of a verb, or, when that takes too long, what it waits for."""
+        try:
+            async with asyncio.timeout(wait):
+                if not await self._is_driven(run):
+                    await self.settle_undriven(run)
+                return await self._settled(run, accepted, after)
+        except TimeoutError:
+            return await self._still_settling(run, accepted, after)
+
+    async def _settled(self, run: str, accepted: str, after: int) -> Receipt:
+        follower = self._journal.follow(run, after=after)
+        try:
+            async for record in follower:
+                if isinstance(record.event, VerbSettled) and record.event.accepted == accepted:
+                    return record.event.receipt
+        finally:
+            await follower.aclose()  # type: ignore[attr-defined]
+        raise AssertionError("a follower never ends by itself")
+
+    async def _still_settling(self, run: str, accepted: str, after: int) -> Receipt | Settling:
+        state, effects = await self._journal.load(run), await self._journal.effects(run)
+        verb = state.verb(accepted)
+        if verb is None:
+            return await self._settled(run, accepted, after)
+        waits_for = obstacle(state, verb, effects) or "its driver"
+        if not await self._is_driven(run):
+            waits_for = f"a worker with agent {state.agent}"
+        return Settling(run=run, accepted=accepted, verb=verb.verb, status=state.status, waiting_for=waits_for)
+
+    # -- where no driver lives
+
+    async def settle_undriven(self, run: str) -> None:
+        """Settle what needs no user code on a run that nobody drives. Does nothing if somebody is faster."""
+        try:
+            lease = await self._journal.claim(run, self._owner, seconds=_LEASE_SECONDS)
+        except JournalError:
+            return
+        try:
+            state = await self._journal.load(run)
+            dead = lease.previous is not None and is_known_dead(lease.previous)
+            take = c.TakeOver(id=_new_id(), at=self._clock(), epoch=lease.epoch, owner_dead=dead, drives=False)
+            state = await self._append(state, take, lease.epoch)
+            await self._settle_all(state, lease.epoch)
+        except StaleEpoch:
+            pass  # a driver has taken it by force, and will settle what there is
+        finally:
+            await self._journal.release(lease)
+
+    async def _settle_all(self, state: State, epoch: int) -> State:
+        effects = await self._journal.effects(state.run)
+        for order in orders(state, effects, at=self._clock()):
+            if isinstance(order, Settle) and state.verb(order.verb.id) is not None:
+                settle = c.SettleVerb(id=_new_id(), at=self._clock(), accepted=order.verb.id, effects=effects)
+                state = await self._append(state, settle, epoch)
+        return state
+
+    async def _append(self, state: State, command: c.Command, epoch: int) -> State:
+        verdict = decide(state, command)
+        if not isinstance(verdict, tuple) or not verdict:
+            return state
+        try:
+            appended = await self._journal.append(state.run, verdict, after=state.seq, epoch=epoch)
+        except Conflict as conflict:
+            return _folded(state, conflict.missed)
+        return _folded(state, (*appended.missed, *appended.events))
+
+
+def _folded(state: State, records: tuple[Recorded, ...]) -> State:
+    for record in records:
+        state = evolve(state, record.event, record.seq)
+    return state
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex

@@ -1,0 +1,1 @@
+"""Where a driver lives. Never what is true: that is the journal's."""

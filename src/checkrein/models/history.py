@@ -1,0 +1,297 @@
+"""Histories that a provider accepts, made from what a thread's runs recorded. Pure functions over messages.
+
+A run that was stopped, crashed, denied or undone leaves tool calls without results, results without calls and half
+sentences. Every provider refuses such a history, and forgetting the calls would be a lie: the model might do them
+again. So what is missing is filled in with what is known, in words that are true.
+
+What the strictest of the supported wires ask for (`check`), and what is done about it (`repair`):
+
+    the first message is the user's             a note goes before it
+    no message is empty                         blank ones are left out
+    a tool call has one result, right after it  moved there, or made up from the call's fate
+    a tool result has its call                  an orphan is left out, and so is a second result
+    ids of tool calls differ and are plain      the later, or the odd one, gets another id, and so does its result
+    names of tools are plain                    odd characters become _
+    arguments are an object                     anything else is wrapped in one
+    a failed result says something              a sentence that says it did not
+    a result is not just white space            nothing at all
+    an assistant at the end ends in no blank    trimmed
+
+Several user messages in a row are taken by both wires and left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final
+
+from msgspec.structs import replace
+
+from checkrein.core.events import Json
+from checkrein.errors import ModelRefusedRequest
+from checkrein.models.messages import Assistant, Message, Note, ToolCall, ToolResult, as_json
+from checkrein.models.port import is_json, is_object
+
+
+class Fate(StrEnum):
+    """What became of a tool call that has no result of its own, or whose result no longer holds."""
+
+    INTERRUPTED = "interrupted"
+    IN_DOUBT = "in_doubt"
+    UNDONE = "undone"
+    DENIED = "denied"
+    NOT_BEGUN = "not_begun"
+
+
+# fmt: off
+SENTENCES: Final[Mapping[Fate, str]] = MappingProxyType({
+    Fate.INTERRUPTED: "Interrupted before it finished; it may have partly happened.",
+    Fate.IN_DOUBT:    "It is not known whether this happened.",
+    Fate.UNDONE:      "This was done and then undone.",
+    Fate.DENIED:      "A person declined this.",
+    Fate.NOT_BEGUN:   "Not begun: the run was stopped first.",
+})
+# fmt: on
+
+INTERRUPTED_REPLY: Final = "Your message above was interrupted before it was complete."
+NOTHING_SAID: Final = "Nothing has been said yet."
+BEGINS_HERE: Final = "What was said before this is not shown."
+NO_REASON: Final = "It failed and gave no reason."
+
+_WRITTEN_HERE: Final = frozenset(SENTENCES.values())
+_CUT_SHORT: Final = frozenset({Fate.INTERRUPTED, Fate.IN_DOUBT, Fate.NOT_BEGUN})
+
+LONGEST_ID: Final = 40
+LONGEST_NAME: Final = 64
+_PLAIN_ID: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ID}}}")
+_PLAIN_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}")
+_ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+NO_FATES: Final[Mapping[str, Fate]] = MappingProxyType({})
+
+
+def result_of(call: ToolCall, fate: Fate) -> ToolResult:
+    """The result of a call that has none of its own, in words that are true."""
+    return ToolResult(
+        call=call.id,
+        name=call.name,
+        content=SENTENCES[fate],
+        is_error=fate is not Fate.UNDONE,
+        interrupted=fate in _CUT_SHORT,
+    )
+
+
+# -- making a history acceptable
+
+
+class _Slot:
+    """A tool call as it will be sent, and the result that was found for it."""
+
+    __slots__ = ("call", "fate", "result")
+
+    def __init__(self, call: ToolCall, fate: Fate | None) -> None:
+        self.call = call
+        self.fate = fate
+        self.result: ToolResult | None = None
+
+
+class _Said:
+    """A message of the assistant with the results that belong to it."""
+
+    __slots__ = ("message", "slots")
+
+    def __init__(self, message: Assistant, slots: list[_Slot]) -> None:
+        self.message = message
+        self.slots = slots
+
+
+def repair(
+    messages: Sequence[Message],
+    fates: Mapping[str, Fate] = NO_FATES,
+    *,
+    otherwise: Fate = Fate.INTERRUPTED,
+) -> tuple[Message, ...]:
+    """`messages` as a provider accepts them: `check` passes on what is returned.
+
+    `fates` says, by the id of a tool call, what became of it; a call without a result that is not in it had the fate
+    `otherwise`. A recorded result is never replaced by a guess: a fate replaces only a sentence of this module, and
+    `UNDONE` is added to a result that stands. Whatever a person said is kept, in order and unchanged. What is
+    acceptable already comes back as it is, and to repair twice is to repair once.
+    """
+    said = _read(messages, fates)
+    repaired: list[Message] = []
+    for place, item in enumerate(said):
+        if not isinstance(item, _Said):
+            repaired.append(item)
+            continue
+        repaired.append(item.message)
+        repaired += [_result(slot, otherwise) for slot in item.slots]
+        if item.message.interrupted and said[place + 1 : place + 2] != [Note(INTERRUPTED_REPLY)]:
+            repaired.append(Note(INTERRUPTED_REPLY))
+    return tuple(_with_ends(repaired))
+
+
+def _read(messages: Sequence[Message], fates: Mapping[str, Fate]) -> list[Message | _Said]:
+    """The messages that have something to say, with every result at the call it belongs to."""
+    said: list[Message | _Said] = []
+    ids: set[str] = set()
+    latest: dict[str, list[_Slot]] = {}
+    for message in messages:
+        if isinstance(message, ToolResult):
+            _place(latest.get(message.call, []), message)
+        elif not isinstance(message, Assistant):
+            if message.text.strip():
+                said.append(message)
+        elif message.calls or message.text.strip():
+            slots = [_Slot(_acceptable(call, ids, fates), fates.get(call.id)) for call in message.calls]
+            said.append(_Said(_with_calls(message, slots), slots))
+            # An id that comes again belongs to the newer message from here on.
+            latest |= {call.id: [] for call in message.calls}
+            for call, slot in zip(message.calls, slots, strict=True):
+                latest[call.id].append(slot)
+    return said
+
+
+def _place(slots: list[_Slot], result: ToolResult) -> None:
+    """Give `result` to the first call that lacks one. What really came outranks what was said for want of it."""
+    for slot in slots:
+        if slot.result is None:
+            slot.result = result
+            return
+    for slot in slots:
+        if slot.result is not None and slot.result.interrupted and not result.interrupted:
+            slot.result = result
+            return
+
+
+def _with_calls(message: Assistant, slots: list[_Slot]) -> Assistant:
+    calls = tuple(slot.call for slot in slots)
+    text = message.text if message.text.strip() else ""
+    if calls == message.calls and text == message.text:
+        return message
+    return replace(message, calls=calls, text=text)
+
+
+def _result(slot: _Slot, otherwise: Fate) -> ToolResult:
+    call, result, fate = slot.call, slot.result, slot.fate
+    if result is None:
+        return result_of(call, fate or otherwise)
+    if fate is not None and result.content in _WRITTEN_HERE and result.content != SENTENCES[fate]:
+        return result_of(call, fate)
+    content = result.content if result.content.strip() else (NO_REASON if result.is_error else "")
+    if fate is Fate.UNDONE and not content.endswith(SENTENCES[fate]):
+        content = f"{content}\n\n{SENTENCES[fate]}" if content else SENTENCES[fate]
+    if (content, call.id, call.name) == (result.content, result.call, result.name):
+        return result
+    return replace(result, call=call.id, name=call.name, content=content)
+
+
+def _with_ends(messages: list[Message]) -> list[Message]:
+    if not messages:
+        return [Note(NOTHING_SAID)]
+    first, last = messages[0], messages[-1]
+    if isinstance(last, Assistant) and last.text != last.text.rstrip():
+        messages[-1] = replace(last, text=last.text.rstrip())
+    return [Note(BEGINS_HERE), *messages] if isinstance(first, Assistant) else messages
+
+
+# -- tool calls that any wire takes
+
+
+def _acceptable(call: ToolCall, ids: set[str], fates: Mapping[str, Fate]) -> ToolCall:
+    """`call` with an id that is not in `ids`, where it is entered, and that is not another call's in `fates`."""
+    wanted = call.id if _PLAIN_ID.fullmatch(call.id) else f"call_{_digest(call.id)}"
+    taken, again = wanted, 2
+    while taken in ids or (taken != call.id and taken in fates):
+        ending = f"-{again}"
+        taken, again = wanted[: LONGEST_ID - len(ending)] + ending, again + 1
+    ids.add(taken)
+    name = call.name if _PLAIN_NAME.fullmatch(call.name) else _ODD.sub("_", call.name)[:LONGEST_NAME] or "_"
+    arguments = call.arguments if is_object(bytes(call.arguments)) else _wrapped(call.arguments)
+    if (taken, name) == (call.id, call.name) and arguments is call.arguments:
+        return call
+    return ToolCall(id=taken, name=name, arguments=arguments)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _wrapped(arguments: Json) -> Json:
+    """What the model wrote where an object was asked for, in an object that says so."""
+    body = bytes(arguments)
+    return as_json({"invalid_arguments": arguments if is_json(body) else body.decode("utf-8", "replace")})
+
+
+# -- what a strict provider would say
+
+
+def check(messages: Sequence[Message]) -> None:
+    """Raise `ModelRefusedRequest`, with the `position` of the first message at fault, where a provider would refuse.
+
+    A history need not end with the user: that is a matter of the request, not of the history.
+    """
+    if not messages:
+        raise _refused(0, "there are no messages")
+    if isinstance(messages[0], Assistant | ToolResult):
+        raise _refused(0, "the first message must be the user's")
+    ids: set[str] = set()
+    waiting: dict[str, str] = {}
+    for position, message in enumerate(messages):
+        if isinstance(message, ToolResult):
+            _check_result(position, message, waiting)
+            continue
+        if waiting:
+            raise _dangling(position, waiting)
+        if isinstance(message, Assistant) and message.calls:
+            waiting = _check_calls(position, message.calls, ids)
+        elif not message.text.strip():
+            raise _refused(position, "it is empty")
+    if waiting:
+        raise _dangling(len(messages), waiting)
+    last = messages[-1]
+    if isinstance(last, Assistant) and last.text != last.text.rstrip():
+        raise _refused(len(messages) - 1, "the last message is the assistant's and ends with white space")
+
+
+def _check_calls(position: int, calls: Sequence[ToolCall], ids: set[str]) -> dict[str, str]:
+    """The name of each call by its id: those that wait for a result."""
+    waiting: dict[str, str] = {}
+    for call in calls:
+        if call.id in ids:
+            raise _refused(position, f"the id {call.id} of a call of {call.name} was used before")
+        if not _PLAIN_ID.fullmatch(call.id):
+            raise _refused(position, f"the id {call.id!r} of a call of {call.name} is not plain or too long")
+        if not _PLAIN_NAME.fullmatch(call.name):
+            raise _refused(position, f"{call.name!r} cannot be the name of a tool")
+        if not is_object(bytes(call.arguments)):
+            raise _refused(position, f"the arguments of call {call.id} of {call.name} are not an object")
+        ids.add(call.id)
+        waiting[call.id] = call.name
+    return waiting
+
+
+def _check_result(position: int, result: ToolResult, waiting: dict[str, str]) -> None:
+    if waiting.pop(result.call, None) is None:
+        raise _refused(position, f"the result of {result.name} answers no call just before it ({result.call})")
+    if result.is_error and not result.content.strip():
+        raise _refused(position, f"the failed result of {result.name} says nothing")
+    if result.content and not result.content.strip():
+        raise _refused(position, f"the result of {result.name} is nothing but white space")
+
+
+def _dangling(position: int, waiting: Mapping[str, str]) -> ModelRefusedRequest:
+    which = ", ".join(f"{call} of {name}" for call, name in waiting.items())
+    return _refused(position, f"these tool calls have no result right after them: {which}")
+
+
+def _refused(position: int, why: str) -> ModelRefusedRequest:
+    return ModelRefusedRequest(
+        f"A provider would refuse this history at message {position + 1}: {why}.",
+        position=position,
+        remedy="Repair the history before it is sent.",
+    )

@@ -1,0 +1,163 @@
+"""What is said to a model and by it, and how a growing history is recorded without repeating it.
+
+Messages are data: frozen, tagged, equal after a round trip through JSON. They know no provider. How they look on a wire
+is for that wire, whether a provider would accept them in this order is for `history`.
+
+    hash(no messages)     = ""
+    hash(history, then m) = SHA-256(hash(history) ‖ m as JSON), in hex
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from checkrein.core.events import Json
+from checkrein.errors import StoreDamaged
+
+if TYPE_CHECKING:
+    JsonOrNone = Json | None
+else:
+    # msgspec cannot decode `Raw | None`. A None is never encoded, being a default, so plain `Raw` reads the same.
+    JsonOrNone = Json
+
+NO_HISTORY: Final = ""
+"""The hash of a history without messages."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """A model asks for a tool. `arguments` are as the model wrote them: valid JSON, but not always an object."""
+
+    id: str
+    name: str
+    arguments: Json
+
+
+class User(msgspec.Struct, frozen=True, gc=False, tag="user"):
+    """A person said this: a goal, an instruction."""
+
+    text: str
+
+
+class Note(msgspec.Struct, frozen=True, gc=False, tag="note"):
+    """The runtime tells the model something true, such as what was undone. On most wires it is a user's message."""
+
+    text: str
+
+
+class Assistant(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="assistant"):
+    """The model said this, and asked for these tools."""
+
+    text: str
+    thinking: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    interrupted: bool = False
+    """It was stopped while it spoke: this is what had come by then. Nothing in `calls` was begun."""
+    signature: str = ""
+    """What the provider wants back together with the thinking; opaque, and of use to the wire that made it only."""
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="tool_result"):
+    """What became of the tool call with the id `call`."""
+
+    call: str
+    name: str
+    content: str
+    is_error: bool = False
+    interrupted: bool = False
+    """The call did not run to its end: `content` says what is known about it."""
+
+
+Message = User | Assistant | ToolResult | Note
+
+
+class ToolSpec(msgspec.Struct, frozen=True, gc=False):
+    """A tool as a model sees it; `schema` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Json
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How to answer. None leaves it to the provider."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    reasoning: str | None = None
+    """How hard to think, in the provider's own word."""
+    tool_choice: Literal["auto", "none", "required"] = "auto"
+    extra: JsonOrNone = None
+    """An object of fields for one provider, handed on as they are."""
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Everything a model is asked with."""
+
+    instructions: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    output_schema: JsonOrNone = None
+    """The JSON schema its final answer has to follow; None for plain text."""
+    settings: Settings = Settings()
+
+
+def as_json(value: object) -> Json:
+    """`value` as the JSON it stands for in a message."""
+    return Json(_ENCODER.encode(value))
+
+
+# -- recording a history by what was added to it
+
+
+class Added(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How the history of one model call differs from that of the one before."""
+
+    messages: tuple[Message, ...]
+    hash: str
+    """Of the whole history, these included."""
+    keeps: int | None = None
+    """How many messages of the former history still stand before these; None: all of them."""
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def hash_after(previous_hash: str, messages: Iterable[Message]) -> str:
+    """The hash of a history that goes on with `messages`. In how many pieces they come makes no difference."""
+    digest = bytes.fromhex(previous_hash)
+    for message in messages:
+        digest = sha256(digest + _ENCODER.encode(message)).digest()
+    return digest.hex()
+
+
+def added_since(previous: Sequence[Message], previous_hash: str, current: Sequence[Message]) -> Added:
+    """What to record of `current`, given what was recorded last. Usually `previous` still stands and has grown."""
+    before, now = tuple(previous), tuple(current)
+    if now[: len(before)] == before:
+        new = now[len(before) :]
+        return Added(messages=new, hash=hash_after(previous_hash, new))
+    keeps = next(i for i, old in enumerate(before) if i >= len(now) or now[i] != old)
+    return Added(messages=now[keeps:], hash=hash_after(NO_HISTORY, now), keeps=keeps)
+
+
+def fold(records: Iterable[Added]) -> tuple[Message, ...]:
+    """The history after all of `records`. Raises `StoreDamaged` if one does not follow from those before it."""
+    messages: list[Message] = []
+    known = NO_HISTORY
+    for record in records:
+        if record.keeps is not None:
+            del messages[record.keeps :]
+            known = hash_after(NO_HISTORY, messages)
+        messages.extend(record.messages)
+        known = hash_after(known, record.messages)
+        if known != record.hash:
+            raise StoreDamaged(
+                f"The history of a model call does not follow from the one before it after message {len(messages)}; "
+                "compare the journal with a backup or with exported evidence.",
+                hash=record.hash,
+            )
+    return tuple(messages)

@@ -1,0 +1,58 @@
+"""Which provider a model's name means. Providers put themselves in; this file knows none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from checkrein.errors import MisuseError, UnknownModel
+from checkrein.models.port import Model
+
+Factory = Callable[[str], Model]
+"""Makes a model from what follows the prefix: `openai:gpt-5` calls the factory of `openai` with `gpt-5`."""
+
+_FACTORIES: Final[dict[str, Factory]] = {}
+
+_IN_PYTHON: Final = frozenset({"scripted"})
+"""Models that a name cannot describe."""
+
+
+def register(prefix: str, factory: Factory) -> None:
+    """Let `factory` make every model whose name begins with `prefix` and a colon. The last one registered counts."""
+    if not prefix or ":" in prefix:
+        raise MisuseError(f"{prefix!r} cannot be the prefix of a model: it must be a word without a colon.")
+    if prefix in _IN_PYTHON:
+        raise MisuseError(f"The prefix {prefix!r} is reserved: such models are made in Python, not by name.")
+    _FACTORIES[prefix] = factory
+
+
+def resolve(model: str | Model) -> Model:
+    """The model that is meant. Raises `UnknownModel`, naming the known prefixes, for a name that means nothing."""
+    if not isinstance(model, str):
+        if isinstance(model, Model):
+            return model
+        raise UnknownModel(f"{model!r} is not a model: it has no `name` and `stream`.", model=repr(model))
+    prefix, colon, name = model.partition(":")
+    if prefix in _IN_PYTHON:
+        raise UnknownModel(
+            f"Model {model!r} cannot be had by name: pass ScriptedModel([...]) itself.", model=model, known=known()
+        )
+    if not colon or not name:
+        raise UnknownModel(
+            f"Model {model!r} does not say who provides it: write provider:model. {_known_sentence()}",
+            model=model,
+            known=known(),
+        )
+    factory = _FACTORIES.get(prefix)
+    if factory is None:
+        raise UnknownModel(f"Model {model!r} is of no known provider. {_known_sentence()}", model=model, known=known())
+    return factory(name)
+
+
+def known() -> tuple[str, ...]:
+    """The prefixes that can be resolved."""
+    return tuple(sorted(_FACTORIES))
+
+
+def _known_sentence() -> str:
+    return f"Known providers: {', '.join(known())}." if _FACTORIES else "No provider is registered."

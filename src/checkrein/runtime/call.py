@@ -1,0 +1,142 @@
+"""What a tool sees of its own call: `current_call()`.
+
+The same in a worker process, a thread and a task of the event loop; what differs is behind `Control`. Imports little:
+every worker starts with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Protocol
+
+from checkrein.errors import MisuseError
+from checkrein.runtime.files import CallFiles
+
+
+class Aborted(BaseException):
+    """Raised inside a plain `def` tool whose call is being stopped. (An `async def` tool gets a `CancelledError`.)
+
+    Not an `Exception`, so that `except Exception:` in a tool does not swallow it. Clean up and let it pass: a tool that
+    goes on is killed after the grace, or, in a thread, left to itself.
+    """
+
+
+class Control(Protocol):
+    """The way from a tool to whoever performs its call. All of it may be used from any thread of the tool."""
+
+    def checkpoint(self) -> Awaitable[None]: ...
+
+    def settle(self) -> None: ...
+
+    def enter_shield(self, seconds: float) -> None: ...
+
+    def leave_shield(self) -> None: ...
+
+
+class Call:
+    """One call of a tool, as the tool sees it."""
+
+    def __init__(
+        self, *, id: str, key: str, attempt: int, arguments: Mapping[str, Any], folder: Path, control: Control
+    ) -> None:
+        self.id = id
+        """Names the call within its run."""
+        self.key = key
+        """The same for every attempt of this call: what to give to a service as its idempotency key."""
+        self.attempt = attempt
+        self.arguments = arguments
+        self._files = CallFiles(folder)
+        self._control = control
+
+    def __repr__(self) -> str:
+        return f"<Call {self.id} attempt {self.attempt}>"
+
+    def scratch(self) -> Path:
+        """A folder for this call alone. It is removed when the call ends, however it ends."""
+        return self._files.scratch()
+
+    def write(self, path: str | os.PathLike[str], mode: str = "w", **options: Any) -> AbstractContextManager[IO[Any]]:
+        """`with call.write(path) as file:` writes a file that appears at `path` only if the call succeeds, and then at
+        once. It is written under another name beside it; `options` are those of `open`.
+
+        If the block raises, the call fails or it is stopped, `path` stays as it was.
+        """
+        if mode not in ("w", "wb"):
+            raise ValueError(f'A file of a call is written with mode "w" or "wb", not {mode!r}.')
+        if "b" not in mode:
+            options.setdefault("encoding", "utf-8")
+        return self._files.write(path, mode, **options)
+
+    def settle(self) -> None:
+        """Say that what this call has done is meant to stay: a later cancel does not undo it."""
+        self._control.settle()
+
+    def checkpoint(self) -> Awaitable[None]:
+        """A place where the call may be stopped or held.
+
+        In a `def` tool call it plainly: it raises `Aborted` if the call is to stop, and waits while the call is held.
+        In an `async def` tool await it: `await call.checkpoint()`. Inside a shield it does nothing.
+        """
+        return self._control.checkpoint()
+
+    def shield(self, seconds: float = 2.0) -> Shield:
+        """A section that is not to be torn: `async with call.shield():`, or `with call.shield():` in a `def` tool.
+
+        A stop that comes meanwhile waits until the section is over, for at most `seconds`. Once a stop has been asked
+        for, no new section begins: entering one raises.
+        """
+        if not 0 < seconds <= 60:
+            raise ValueError("A shield lasts for up to 60 seconds.")
+        return Shield(self._control, seconds)
+
+
+class Shield:
+    """See `Call.shield`. It may be used once."""
+
+    def __init__(self, control: Control, seconds: float) -> None:
+        self._control = control
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        self._control.enter_shield(self._seconds)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._control.leave_shield()
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+_current: ContextVar[Call | None] = ContextVar("checkrein_call", default=None)
+_process_call: Call | None = None
+
+
+def current_call() -> Call:
+    """The call that this code runs for. Raises `MisuseError` outside a tool."""
+    call = _current.get() or _process_call
+    if call is None:
+        raise MisuseError("There is no current call here: current_call() works inside a tool while it runs.")
+    return call
+
+
+def enter_call(call: Call | None) -> None:
+    """From now on `call` is the current one in this context; None for no call."""
+    _current.set(call)
+
+
+def enter_process_call(call: Call | None) -> None:
+    """In a worker: the call this whole process works for, threads without a context included."""
+    global _process_call
+    _process_call = call

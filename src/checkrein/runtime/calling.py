@@ -1,0 +1,238 @@
+"""How a program's call is made: from the past if it is recorded, else with a permit, and really.
+
+ask the past → wait at the gate → consent → permit → perform → note the outcome
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+
+from checkrein.core import commands as c
+from checkrein.core.decide import decide
+from checkrein.core.effects import Effect
+from checkrein.core.events import CallResolved
+from checkrein.core.verdict import Refusal
+from checkrein.core.words import Answer, Outcome, Status
+from checkrein.errors import CallFailed, Fenced, Interrupted, RunOver
+from checkrein.runtime.desk import Desk, Flight
+from checkrein.runtime.replay import Ending, PastCall, Replay, request_key
+from checkrein.runtime.scribe import CommandRefused
+from checkrein.runtime.spec import Ended, Performance, Permit, Spec, fingerprint
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a program gets from a call."""
+
+    call: str
+    value: bytes | None
+    instruction: str | None = None
+    at: float = 0.0
+
+
+class Calling:
+    """Makes the calls of one program. `number` is how many are recorded already."""
+
+    def __init__(self, desk: Desk, replay: Replay, number: int, began_at: float) -> None:
+        self._desk = desk
+        self._replay = replay
+        self._number = number
+        self.at = began_at
+        """The time of the last outcome that the program has seen."""
+
+    async def call(self, spec: Spec) -> Result:
+        """Make a call, or give back what is recorded of it.
+
+        Raises `Interrupted` when a person stopped it, `CallFailed` when it failed or was declined.
+        """
+        mark = fingerprint(spec.kind, spec.name, spec.arguments_with(None)) if not spec.place else ""
+        past = await self._replay.ask(request_key(spec.kind, spec.name, mark, spec.place), spec.name)
+        if past is not None and past.ending is not None:
+            self.at = max(self.at, past.ending.at)
+            return _result(past.id, past.ending, past.instruction)
+        call = past.id if past is not None else self._next()
+        return await self._live(spec, call, mark, past)
+
+    async def _live(self, spec: Spec, call: str, mark: str, past: PastCall | None) -> Result:
+        instruction = None if past is None else past.instruction
+        while True:
+            ending = await self._resolved(call)
+            if ending is not None:
+                self.at = max(self.at, ending.at)
+                return _result(call, ending, instruction)
+            await self._desk.gate()
+            delivered = self._desk.state.instruction if spec.carries else None
+            instruction = delivered.text if delivered is not None else instruction
+            arguments = spec.arguments_with(instruction)
+            mark = fingerprint(spec.kind, spec.name, arguments)
+            if not await self._consent(spec, call, mark, arguments):
+                continue
+            attempt = self._desk.state.attempt_due(call)
+            if not await self._permitted(spec, call, attempt, mark, arguments, delivers=delivered is not None):
+                continue
+            key = f"{self._desk.run}/{call}"
+            permit = Permit(
+                run=self._desk.run, call=call, key=key, attempt=attempt, arguments=arguments, instruction=instruction
+            )
+            ended, at = await self.perform(spec, permit)
+            if call in self._desk.state.again:
+                continue
+            self.at = max(self.at, at)
+            if self._desk.state.status is Status.CANCELLING or self._desk.state.is_finished:
+                await asyncio.get_running_loop().create_future()  # the program is over; its task will be cancelled
+            return _result(call, Ending(ended.outcome, ended.result, ended.error, at), instruction)
+
+    async def _resolved(self, call: str) -> Ending | None:
+        """Wait while nobody knows whether the call happened; then what a person said, unless it is to be done again."""
+        while (doubt := self._desk.state.doubts.get(call)) is not None and doubt.person and doubt.blocks:
+            await self._desk.change()
+            if call not in self._desk.state.doubts:
+                return await self._word_on(call)
+        return None
+
+    async def _word_on(self, call: str) -> Ending | None:
+        if call in self._desk.state.again:
+            return None
+        for record in reversed(await self._desk.journal.read(self._desk.run)):
+            if isinstance(record.event, CallResolved) and record.event.call == call:
+                result = record.event.result
+                value = b"null" if result is None else bytes(result)
+                happened = record.event.answer is Answer.HAPPENED
+                return Ending(Outcome.COMPLETED if happened else Outcome.ABORTED, value, at=record.event.at)
+        return Ending(Outcome.ABORTED, at=self.at)
+
+    async def _consent(self, spec: Spec, call: str, mark: str, arguments: bytes) -> bool:
+        """Whether the call may go on to its permit; asks for an approval, and waits for it, where one is needed."""
+        if spec.approval is None or call in self._desk.state.again:
+            return True
+        approval = self._desk.state.approvals.get(call)
+        if approval is None:
+            request = c.RequestApproval(
+                id=f"{call}.approval",
+                at=self._desk.now(),
+                call=call,
+                name=spec.name,
+                fingerprint=mark,
+                place=spec.place,
+                arguments=msgspec.Raw(arguments),
+                blocks=spec.approval == "block",
+            )
+            with suppress(CommandRefused):
+                await self._desk.scribe.do(request)
+        while (approval := self._desk.state.approvals.get(call)) is not None and approval.decision is None:
+            await self._desk.change()
+        if approval is None:
+            raise CallFailed(f"{spec.name} was not approved.", name=spec.name, error="not approved")
+        return True
+
+    async def _permitted(
+        self, spec: Spec, call: str, attempt: int, mark: str, arguments: bytes, *, delivers: bool
+    ) -> bool:
+        command = c.StartCall(
+            id=self._desk.new_id("p"),
+            at=self._desk.now(),
+            epoch=self._desk.lease.epoch,
+            call=call,
+            kind=spec.kind,
+            name=spec.name,
+            attempt=attempt,
+            key=f"{self._desk.run}/{call}",
+            arguments=msgspec.Raw(arguments),
+            fingerprint=mark,
+            place=spec.place,
+            on_pause=spec.on_pause,
+            idempotent=spec.idempotent,
+            opens=None if spec.effect is None else Effect(id=call, what=spec.effect, undo=spec.undo),
+            needs_approval=spec.approval is not None,
+            delivers=delivers,
+            effects=await self._desk.journal.effects(self._desk.run) if delivers else (),
+            timeout_seconds=spec.timeout_seconds,
+        )
+        try:
+            await self._desk.scribe.do(command)
+        except CommandRefused as refused:
+            await self._mend(refused.refusal)
+            return False
+        except (Fenced, RunOver):
+            # A run above was cancelled, or an operator has halted: the verb for this run is on its way.
+            await asyncio.sleep(0.05)
+            return False
+        return True
+
+    async def _mend(self, refusal: Refusal) -> None:
+        """A permit was refused: do what that asks for, or wait until something has changed."""
+        if refusal.trip is not None:
+            with suppress(CommandRefused):
+                await self._desk.scribe.do(
+                    c.TripCondition(id=self._desk.new_id("cap"), at=self._desk.now(), trip=refusal.trip)
+                )
+        elif refusal.code != "not_now":
+            raise CallFailed(refusal.message, name="", error=refusal.code)
+
+    async def perform(self, spec: Spec, permit: Permit) -> tuple[Ended, float]:
+        """Make a permitted call, and note how it ended and when."""
+        live = self._desk.state.live.get(permit.call)
+        if live is not None and live.stop is not None:
+            # The verb was faster than we were: the call has its permit and never began.
+            ended = Ended(outcome=Outcome.ABORTED)
+        else:
+            ended = await self._fly(spec, permit)
+        at = self._desk.now()
+        self.record(permit.call, permit.attempt, ended, at)
+        return ended, at
+
+    async def _fly(self, spec: Spec, permit: Permit) -> Ended:
+        try:
+            performance = spec.perform(permit)
+        except Exception as error:
+            return Ended(outcome=Outcome.FAILED, error=f"{type(error).__name__}: {error}")
+        self._desk.flights[permit.call] = Flight(permit.call, performance)
+        self._desk.stir.set()
+        try:
+            return await self._end_of(permit, performance)
+        finally:
+            self._desk.flights.pop(permit.call, None)
+            self._desk.held -= {permit.call}
+
+    async def _end_of(self, permit: Permit, performance: Performance) -> Ended:
+        """Wait for the end of a call. A program that no longer wants it stops it: it is aborted, and recorded so."""
+        try:
+            return await performance.ended()
+        except asyncio.CancelledError:
+            await asyncio.shield(performance.abort())
+            self.record(permit.call, permit.attempt, await performance.ended(), self._desk.now())
+            raise
+
+    def record(self, call: str, attempt: int, ended: Ended, at: float) -> None:
+        """Note how a call of this driver ended."""
+        command = c.FinishCall(
+            id=f"{call}#{attempt}.finished",
+            at=at,
+            call=call,
+            outcome=ended.outcome,
+            result=None if ended.result is None else msgspec.Raw(ended.result),
+            error=ended.error,
+            usage=ended.usage,
+            chunks=ended.chunks,
+            chars=ended.chars,
+            chunk_hash=ended.chunk_hash,
+            tokens_after_stop=ended.tokens_after_stop,
+        )
+        verdict = decide(self._desk.state, command)
+        if isinstance(verdict, tuple):
+            self._desk.scribe.note(*verdict)
+            self._desk.stir.set()
+
+    def _next(self) -> str:
+        self._number += 1
+        return f"c{self._number}"
+
+
+def _result(call: str, ending: Ending, instruction: str | None) -> Result:
+    if ending.outcome is Outcome.COMPLETED:
+        return Result(call, ending.result, instruction, ending.at)
+    if ending.outcome is Outcome.FAILED:
+        raise CallFailed(ending.error or "it failed", error=ending.error or "", call=call)
+    raise Interrupted("Interrupted; it may have partly happened.", call=call, partial=ending.result)

@@ -1,0 +1,111 @@
+"""What the parts of a driver share: the run's state, its one writer, what is in flight, and the news."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from checkrein.core import commands as c
+from checkrein.core.effects import Effect
+from checkrein.core.orders import may_permit
+from checkrein.core.state import State
+from checkrein.core.words import Status, Verb
+from checkrein.errors import RunOver
+from checkrein.journal.contract import Journal, Lease, Recorded
+from checkrein.runtime.scribe import CommandRefused, Scribe
+from checkrein.runtime.spec import Performance
+
+
+class Flight(msgspec.Struct):
+    """A call that this driver is making right now."""
+
+    call: str
+    performance: Performance
+    aborting: asyncio.Task[object] | None = None
+
+
+class Desk:
+    """`stir` is set whenever there may be something to do."""
+
+    def __init__(self, journal: Journal, lease: Lease, state: State, clock: Callable[[], float]) -> None:
+        self.journal = journal
+        self.lease = lease
+        self.stir = asyncio.Event()
+        self.flights: dict[str, Flight] = {}
+        self.held: frozenset[str] = frozenset()
+        """Calls that are frozen."""
+        self.scribe = Scribe(journal, state, lease.epoch, self._heard)
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._clock = clock
+        self._ids = 0
+        self._changed: set[asyncio.Future[None]] = set()
+
+    @property
+    def state(self) -> State:
+        return self.scribe.state
+
+    @property
+    def run(self) -> str:
+        return self.lease.run
+
+    def now(self) -> float:
+        return self._clock()
+
+    def new_id(self, what: str) -> str:
+        """An id that no other driver of this run makes."""
+        self._ids += 1
+        return f"{what}.{self.lease.epoch}.{self._ids}"
+
+    # -- doing
+
+    async def try_to(self, command: c.Command) -> bool:
+        """Whether a command was taken."""
+        try:
+            await self.scribe.do(command)
+        except (CommandRefused, RunOver):
+            return False
+        return True
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something beside; it ends with the driver at the latest."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        self.stir.set()
+
+    # -- waiting
+
+    def _heard(self, record: Recorded) -> None:
+        """Something was committed: look whether there is anything to do, and let those who wait look again."""
+        self.stir.set()
+        changed, self._changed = self._changed, set()
+        for waiter in changed:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def change(self) -> None:
+        """Return at the next change of the run."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._changed.add(waiter)
+        await waiter
+
+    async def gate(self) -> None:
+        """Wait until the run may begin calls."""
+        while not may_permit(self.state, await self.effects()):
+            await self.change()
+
+    async def effects(self) -> tuple[Effect, ...]:
+        """The ledger, where it can matter."""
+        state = self.state
+        is_stopping = state.is_finished or state.status is Status.CANCELLING
+        if not is_stopping and state.pending(Verb.REDIRECT) is None:
+            return ()
+        await self.scribe.flush()  # the ledger knows only what is committed
+        return await self.journal.effects(self.run)

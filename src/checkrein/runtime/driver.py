@@ -1,0 +1,428 @@
+"""The one live executor of a run.
+
+A driver holds the run's lease, plays its program, and does what the state orders: abort, hold, undo, answer, settle.
+The program never sees a verb. It asks for calls; a call waits at the gate until it may begin, and comes back with its
+outcome, or raises `Interrupted` when a person redirected the run or stopped that call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from checkrein.core import commands as c
+from checkrein.core.effects import Effect
+from checkrein.core.events import UNDO_PREFIX, CallAnswered, Event, Need, WatcherFlagged
+from checkrein.core.orders import (
+    Abort,
+    AnswerQuestion,
+    Hold,
+    LetGoOn,
+    Order,
+    Settle,
+    TakeAnswer,
+    UndoEffect,
+    may_permit,
+    orders,
+)
+from checkrein.core.state import PendingVerb, State
+from checkrein.core.words import CallKind, Status, Verb
+from checkrein.errors import JournalError, ReplayDiverged, RunOver
+from checkrein.journal.contract import Journal, Lease
+from checkrein.journal.rules import answer_id
+from checkrein.runtime.calling import Calling, Result
+from checkrein.runtime.desk import Desk
+from checkrein.runtime.replay import Past, Replay
+from checkrein.runtime.scribe import CommandRefused, OwnershipLost
+from checkrein.runtime.spec import Permit, Program, Spec
+from checkrein.runtime.undoing import Undoing
+
+RUNTIME: Final = "checkrein"
+EVICT_SECONDS: Final = 60.0
+"""How long a paused run waits in memory; after that it is let go, and played again when it is resumed."""
+SHUT_DOWN_SECONDS: Final = 10.0
+
+Chunked = Callable[[str, str, int, str], None]
+"""Told each piece of streamed text: run, call, offset, text."""
+
+
+def _unheard(run: str, call: str, offset: int, text: str) -> None:
+    """Nobody listens."""
+
+
+class Driver:
+    """Drives one run for one lease. Make one, `await drive()`; it returns when the run needs no driver any more."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        program: Program,
+        lease: Lease,
+        *,
+        owner_dead: bool,
+        settle_seconds: float = c.SETTLE_SECONDS,
+        evict_seconds: float = EVICT_SECONDS,
+        stage: Any = None,
+        on_chunk: Chunked = _unheard,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.journal = journal
+        self.lease = lease
+        self.run = lease.run
+        self.stage = stage
+        """Where tools are performed."""
+        self._program = program
+        self._owner_dead = owner_dead
+        self._settle_seconds = settle_seconds
+        self._evict_seconds = evict_seconds
+        self._on_chunk = on_chunk
+        self._clock = clock
+        self._answering: set[str] = set()
+        self._answers: dict[str, str] = {}
+        self._uuids = 0
+        self._idle_since: float | None = None
+        self._is_shutting_down = False
+        self._wants_undo = False
+        self._past: Past
+        self._replay: Replay
+        self._desk: Desk
+        self._calling: Calling
+        self._undoing: Undoing
+
+    @property
+    def state(self) -> State:
+        return self._desk.state
+
+    # -- life
+
+    async def drive(self) -> None:
+        """Drive the run until it is finished, its lease is lost, it is let go, or this is cancelled.
+
+        Cancelled, it aborts what is in flight and leaves the run as it is: the next driver finds it in doubt.
+        """
+        await self._prepare()
+        desk = self._desk
+        try:
+            await desk.scribe.do(
+                c.TakeOver(
+                    id=desk.new_id("took"),
+                    at=desk.now(),
+                    epoch=self.lease.epoch,
+                    owner_dead=self._owner_dead,
+                    host=self.lease.owner.host,
+                    pid=self.lease.owner.pid,
+                )
+            )
+            await self._resume_itself()
+            desk.start(self._follow())
+            self._wants_undo = self.state.is_finished  # until the ledger says otherwise
+            if not self.state.is_finished:
+                desk.start(self._play())
+            await self._obey_until_over()
+        except OwnershipLost:
+            await self._answer_for_everything()
+        finally:
+            await self._stop_everything()
+
+    async def _prepare(self) -> None:
+        """Read what is recorded. Nothing is appended yet."""
+        self._past = Past(await self.journal.read(self.run))
+        self._replay = Replay(self._past)
+        self._desk = Desk(self.journal, self.lease, await self.journal.load(self.run), self._clock)
+        self._calling = Calling(self._desk, self._replay, len(self._past.calls), self._past.began_at)
+        self._undoing = Undoing(self._desk, lambda effect, call: self._program.undo(effect, call, self))
+
+    async def _obey_until_over(self) -> None:
+        desk = self._desk
+        while not self._is_over():
+            if desk.scribe.is_lost:
+                raise OwnershipLost
+            desk.stir.clear()
+            await self._obey()
+            if not self._is_over():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._next_deadline()):
+                        await desk.stir.wait()
+        await desk.scribe.flush()
+
+    def _is_over(self) -> bool:
+        state = self._desk.scribe.committed
+        if state.is_finished:
+            return not state.live and not self._undoing.is_busy and not self._wants_undo
+        return self._is_let_go(state)
+
+    def _is_let_go(self, state: State) -> bool:
+        """A run that has been paused for long, with nothing to do and nothing frozen, need not stay in memory."""
+        is_idle = state.status is Status.PAUSED and not state.verbs and not state.live and not state.resumes_itself
+        if not is_idle or self._is_shutting_down:
+            self._idle_since = None
+            return is_idle
+        self._idle_since = self._idle_since or time.monotonic()
+        return time.monotonic() - self._idle_since >= self._evict_seconds
+
+    def _next_deadline(self) -> float | None:
+        """When the clock alone gives the driver something to do: a late cancel, or a pause that lasts."""
+        if self._idle_since is not None:
+            return max(0.01, self._idle_since + self._evict_seconds - time.monotonic())
+        cancel = self.state.pending(Verb.CANCEL)
+        if cancel is None:
+            return None
+        return max(0.01, cancel.accepted_at + self._settle_seconds - self._desk.now())
+
+    async def shut_down(self) -> None:
+        """Pause the run durably; it resumes itself at the next start, unless a person had paused it."""
+        self._is_shutting_down = True
+        desk = self._desk
+        pause = c.PauseRun(
+            id=desk.new_id("shutdown"), at=desk.now(), by=RUNTIME, reason="shutdown", resumes_itself=True
+        )
+        with suppress(CommandRefused, OwnershipLost, RunOver):
+            await desk.scribe.do(pause)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHUT_DOWN_SECONDS):
+                while self.state.status in (Status.PAUSING, Status.CANCELLING):
+                    await desk.change()
+
+    async def _resume_itself(self) -> None:
+        """What a shutdown paused goes on by itself."""
+        if self.state.resumes_itself and self.state.status in (Status.PAUSING, Status.PAUSED):
+            desk = self._desk
+            await desk.try_to(c.ResumeRun(id=desk.new_id("resumed"), at=desk.now(), by=RUNTIME, reason="started again"))
+
+    async def _follow(self) -> None:
+        async for record in self.journal.follow(self.run, after=self._desk.scribe.committed.seq):
+            self._desk.scribe.absorb(record)
+
+    async def _stop_everything(self) -> None:
+        for flight in list(self._desk.flights.values()):
+            with suppress(Exception):
+                await flight.performance.abort()
+        tasks = list(self._desk.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer_for_everything(self) -> None:
+        """Somebody else drives the run: stop what is in flight, say once what became of each call, and let go."""
+        flights = dict(self._desk.flights)
+        await asyncio.gather(*(flight.performance.abort() for flight in flights.values()), return_exceptions=True)
+        epoch = self.lease.epoch
+        for call, flight in flights.items():
+            if call.startswith(UNDO_PREFIX):
+                continue
+            ended = await flight.performance.ended()
+            answer = CallAnswered(
+                id=answer_id(call, epoch),
+                at=self._desk.now(),
+                call=call,
+                epoch=epoch,
+                outcome=ended.outcome,
+                error=ended.error,
+                result=None if ended.result is None else msgspec.Raw(ended.result),
+            )
+            with suppress(JournalError):
+                await self.journal.append(self.run, [answer], after=0, epoch=epoch)
+
+    # -- the program
+
+    async def _play(self) -> None:
+        try:
+            result = await self._program.play(self)
+            self._replay.check_all_asked()
+        except OwnershipLost:
+            self._desk.stir.set()
+        except ReplayDiverged as diverged:
+            await self.need(Need(code=diverged.code, what=diverged.message, remedy="Put the program back, or cancel."))
+        except Exception as error:
+            await self._end(Status.FAILED, error=f"{type(error).__name__}: {error}")
+        else:
+            if not self.state.is_finished:
+                await self._end(Status.COMPLETED, result=result)
+
+    async def _end(self, status: Status, *, result: bytes | None = None, error: str | None = None) -> None:
+        while not await self.try_finish(status, result=result, error=error, undelivered_ok=True):
+            await self._desk.change()
+
+    # -- orders
+
+    async def _obey(self) -> None:
+        state = self.state
+        if not (state.verbs or state.live or state.doubts or self._desk.held or state.is_finished):
+            return
+        effects = await self._desk.effects()
+        self._wants_undo = any(e.wanted and e.undo is not None and not state.is_blocked(e.id) for e in effects)
+        due = orders(
+            self.state, effects, at=self._desk.now(), held=self._desk.held, settle_seconds=self._settle_seconds
+        )
+        for order in due:
+            await self._carry_out(order, effects)
+
+    async def _carry_out(self, order: Order, effects: tuple[Effect, ...]) -> None:
+        match order:
+            case Abort(call=call):
+                self._abort(call)
+            case Hold(call=call):
+                await self._hold(call)
+            case LetGoOn(call=call):
+                await self._let_go_on(call)
+            case UndoEffect(effect=effect):
+                self._undoing.start(effect, effects)
+            case TakeAnswer(call=call, answer=answer):
+                resolve = c.ResolveCall(id=f"{call}.answer", at=self._desk.now(), by="owner", call=call, answer=answer)
+                await self._desk.try_to(resolve)
+            case AnswerQuestion(verb=verb) if verb.id not in self._answering:
+                self._answering.add(verb.id)
+                self._desk.start(self._answer(verb))
+            case Settle(verb=verb):
+                await self._settle(verb, effects)
+            case _:
+                pass
+
+    def _abort(self, call: str) -> None:
+        flight = self._desk.flights.get(call)
+        if flight is not None and flight.aborting is None:
+            flight.aborting = self._desk.start(flight.performance.abort())
+
+    async def _hold(self, call: str) -> None:
+        flight = self._desk.flights.get(call)
+        if flight is not None and await flight.performance.hold():
+            self._desk.held |= {call}
+            self._desk.stir.set()
+
+    async def _let_go_on(self, call: str) -> None:
+        self._desk.held -= {call}
+        flight = self._desk.flights.get(call)
+        if flight is not None:
+            await flight.performance.go_on()
+
+    async def _settle(self, verb: PendingVerb, effects: tuple[Effect, ...]) -> None:
+        desk = self._desk
+        await desk.scribe.flush()
+        settle = c.SettleVerb(
+            id=desk.new_id("settled"),
+            at=desk.now(),
+            accepted=verb.id,
+            effects=effects,
+            held=desk.held,
+            settle_seconds=self._settle_seconds,
+            answer=self._answers.get(verb.id),
+        )
+        await desk.try_to(settle)
+
+    async def _answer(self, verb: PendingVerb) -> None:
+        """Answer a side question, from a copy of the context, while the run goes on or stays paused."""
+        desk = self._desk
+        call, question = verb.call or "", verb.question or ""
+        attempt, arguments = desk.state.attempt_due(call), msgspec.json.encode(question)
+        start = c.StartCall(
+            id=desk.new_id("ask"),
+            at=desk.now(),
+            epoch=self.lease.epoch,
+            call=call,
+            kind=CallKind.ASK,
+            name="ask",
+            attempt=attempt,
+            arguments=msgspec.Raw(arguments),
+            key=call,
+        )
+        try:
+            if await desk.try_to(start):
+                spec = Spec(kind=CallKind.ASK, name="ask", perform=self._program.answer(question, self))
+                permit = Permit(run=self.run, call=call, key=call, attempt=attempt, arguments=arguments)
+                ended, _ = await self._calling.perform(spec, permit)
+                self._answers[verb.id] = ended.error or _text(ended.result)
+        finally:
+            self._answering.discard(verb.id)
+
+    # -- what a program may ask for
+
+    async def call(self, spec: Spec) -> Result:
+        """Make a call, or give back what is recorded of it.
+
+        Raises `Interrupted` when a person stopped it, `CallFailed` when it failed or was declined.
+        """
+        return await self._calling.call(spec)
+
+    def has_recorded(self, place: str) -> bool:
+        """Whether a call at this place would be answered from the past."""
+        return self._replay.knows(place)
+
+    async def try_finish(
+        self,
+        status: Status = Status.COMPLETED,
+        *,
+        result: bytes | None = None,
+        error: str | None = None,
+        undelivered_ok: bool = False,
+    ) -> bool:
+        """Finish the run. False when it cannot finish now: paused, an instruction has come, an approval is pending."""
+        for flight in list(self._desk.flights.values()):
+            await flight.performance.abort()
+        command = c.FinishRun(
+            id=self._desk.new_id("end"),
+            at=self._desk.now(),
+            status=status,
+            result=None if result is None else msgspec.Raw(result),
+            error=error,
+            undelivered_ok=undelivered_ok,
+            effects=await self.journal.effects(self.run),
+        )
+        return await self._desk.try_to(command)
+
+    async def need(self, need: Need) -> None:
+        """Pause the run until a person has given it what it needs and resumed it."""
+        desk = self._desk
+        await desk.try_to(c.PauseRun(id=desk.new_id("need"), at=desk.now(), by=RUNTIME, reason=need.what, needs=need))
+        await desk.gate()
+
+    async def until_it_may_go_on(self) -> None:
+        """Wait until the run may begin calls, or something it waits for has come."""
+        if self.state.instruction is None or not may_permit(self.state):
+            await self._desk.change()
+            await self._desk.gate()
+
+    def now(self) -> float:
+        """The time of the last thing this program has seen: the same when it is played again."""
+        return self._calling.at
+
+    def uuid(self) -> uuid.UUID:
+        """A new UUID, the same when the program is played again."""
+        self._uuids += 1
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"{self.run}/{self._uuids}")
+
+    def look_again(self) -> None:
+        """Something outside the journal has changed, such as a call that has come to rest."""
+        self._desk.stir.set()
+
+    def note_once(self, event: Event) -> None:
+        """Record a fact of the program unless it is recorded already."""
+        if event.id not in self._past.steps:
+            self._desk.scribe.note(event)
+
+    def chunk(self, call: str, offset: int, text: str) -> None:
+        """A piece of streamed text: shown at once, kept soon."""
+        self._on_chunk(self.run, call, offset, text)
+
+    def flag(self, call: str, watcher: str, what: str, offset: int, action: str) -> None:
+        """A watcher has noticed something; what it asks for is done at once."""
+        desk, at, reason = self._desk, self._desk.now(), f"{watcher}: {what}"
+        desk.scribe.note(
+            WatcherFlagged(id=desk.new_id("flag"), at=at, watcher=watcher, what=what, call=call, offset=offset)
+        )
+        verb_id = desk.new_id("flagged")
+        if action == "cancel":
+            desk.start(desk.try_to(c.CancelRun(id=verb_id, at=at, by=RUNTIME, reason=reason)))
+        elif action == "pause":
+            need = Need(code="flagged", what=reason, remedy="Look at it, then resume or cancel.")
+            desk.start(desk.try_to(c.PauseRun(id=verb_id, at=at, by=RUNTIME, reason=reason, needs=need)))
+
+
+def _text(result: bytes | None) -> str:
+    value = None if result is None else msgspec.json.decode(result)
+    return value if isinstance(value, str) else str(value)

@@ -1,0 +1,132 @@
+"""Ending, freezing and continuing families of processes from the event loop, without ever blocking it.
+
+What belongs to a family and in which order it is signalled is in `lineage`; here its steps are taken in threads, with
+the waiting in between on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from checkrein.runtime import table
+from checkrein.runtime.lineage import Family, Steps, ending, freezing
+from checkrein.runtime.table import Row
+
+T = TypeVar("T")
+
+GRACE_SECONDS: Final = 2.0
+"""How long a process is given to end in order after SIGTERM, before SIGKILL."""
+
+_LOOKS_AT_ONCE: Final = 4
+"""More threads that read the process table only take each other's time."""
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("checkrein_looks")
+
+
+async def end(
+    family: Family, *, grace_seconds: float = GRACE_SECONDS, until: Callable[[], float] | None = None
+) -> list[Row]:
+    """End everybody in the family, whoever they fork meanwhile included; return who could not be ended.
+
+    Stopped processes are continued so that they hear the SIGTERM. `until` replaces the grace by a moment on the
+    monotonic clock that may still change while this runs.
+    """
+    moment = time.monotonic() + grace_seconds
+    return await _walk(ending(family, until=until or (lambda: moment)))
+
+
+async def hold(family: Family) -> list[Row]:
+    """Freeze everybody in the family and return those that had been running: what `go_on` takes."""
+    return await _walk(freezing(family))
+
+
+async def go_on(frozen: Iterable[Row]) -> None:
+    """Continue what `hold` froze. One that the tool itself had stopped before stays stopped."""
+    await _in_thread(lambda: [table.send(one, signal.SIGCONT) for one in frozen])
+
+
+async def members(family: Family) -> list[Row]:
+    """Whoever of the family lives now."""
+    return await _in_thread(family.members)
+
+
+async def _walk(steps: Steps[T]) -> T:
+    while True:
+        wait, result = await _in_thread(partial(_step, steps))
+        if wait is None:
+            assert result is not None
+            return result[0]
+        await asyncio.sleep(wait)
+
+
+def _step(steps: Steps[T]) -> tuple[float | None, tuple[T] | None]:
+    # StopIteration may not pass through a future.
+    try:
+        return next(steps), None
+    except StopIteration as end_of_steps:
+        return None, (end_of_steps.value,)
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_LOOKS_AT_ONCE)
+        _limiter.set(limiter)
+    return await anyio.to_thread.run_sync(function, limiter=limiter)
+
+
+class Exit:
+    """Tells when a child of this process has ended, without reaping it: until then its pid is nobody else's.
+
+    Use it on the event loop; `close` it, and reap the child, when done.
+    """
+
+    def __init__(self, pid: int, happened: Callable[[], None] | None = None) -> None:
+        self._pid = pid
+        self._tell = happened
+        self._loop = asyncio.get_running_loop()
+        self._happened = asyncio.Event()
+        self._handle: int | None = None
+        try:
+            self._handle = os.pidfd_open(pid)
+        except (AttributeError, OSError):
+            self._task = self._loop.create_task(self._poll())
+        else:
+            self._loop.add_reader(self._handle, self._note)
+
+    def __bool__(self) -> bool:
+        return self._happened.is_set()
+
+    async def wait(self) -> None:
+        await self._happened.wait()
+
+    async def _poll(self) -> None:
+        """Where there are no process handles: look now and then."""
+        while (found := table.row(self._pid)) is not None and found.lives:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        self._note()
+
+    def _note(self) -> None:
+        if self._handle is not None:
+            self._loop.remove_reader(self._handle)
+        self._happened.set()
+        if self._tell is not None:
+            self._tell()
+
+    def close(self) -> None:
+        if self._handle is None:
+            self._task.cancel()
+        else:
+            self._loop.remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = None
+            self._happened.set()

@@ -1,0 +1,149 @@
+"""Messages survive JSON unchanged, and a history can be recorded by what was added to it."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkrein.core.events import Json
+from checkrein.errors import StoreDamaged
+from checkrein.models import (
+    NO_HISTORY,
+    Added,
+    Assistant,
+    Message,
+    Note,
+    Request,
+    Settings,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+    added_since,
+    as_json,
+    fold,
+    hash_after,
+)
+from tests.models.strategies import whole_histories
+
+CALL = ToolCall("c1", "send", Json(b'{"to": "x"}'))
+
+
+@pytest.mark.parametrize(
+    ("message", "body"),
+    [
+        (User("Hi"), b'{"type":"user","text":"Hi"}'),
+        (Note("Undone."), b'{"type":"note","text":"Undone."}'),
+        (Assistant("Hi"), b'{"type":"assistant","text":"Hi"}'),
+        (
+            Assistant("", "hm", (CALL,), interrupted=True, signature="s"),
+            b'{"type":"assistant","text":"","thinking":"hm","calls":[{"id":"c1","name":"send",'
+            b'"arguments":{"to": "x"}}],"interrupted":true,"signature":"s"}',
+        ),
+        (
+            ToolResult("c1", "send", "no", is_error=True),
+            b'{"type":"tool_result","call":"c1","name":"send","content":"no","is_error":true}',
+        ),
+    ],
+)
+def test_a_message_has_the_same_bytes_for_ever(message: Message, body: bytes):
+    assert msgspec.json.encode(message) == body
+    assert msgspec.json.decode(body, type=Message) == message
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("Be brief.", (User("Hi"),)),
+        Request(
+            "",
+            (User("Hi"), Assistant("", calls=(CALL,)), ToolResult("c1", "send", "sent")),
+            tools=(ToolSpec("send", "Sends.", as_json({"type": "object"})),),
+            output_schema=as_json({"type": "string"}),
+            settings=Settings(max_tokens=9, temperature=0.5, tool_choice="none", extra=as_json({"seed": 1})),
+        ),
+    ],
+)
+def test_a_request_survives_a_round_trip(request_: Request):
+    assert msgspec.json.decode(msgspec.json.encode(request_), type=Request) == request_
+
+
+def test_a_message_cannot_be_changed():
+    with pytest.raises((AttributeError, FrozenInstanceError)):
+        User("Hi").text = "Bye"  # type: ignore[misc]
+
+
+@given(whole_histories(), st.data())
+def test_in_how_many_pieces_a_history_is_hashed_makes_no_difference(history, data):
+    cut = data.draw(st.integers(0, len(history)))
+
+    in_two = hash_after(hash_after(NO_HISTORY, history[:cut]), history[cut:])
+
+    assert in_two == hash_after(NO_HISTORY, history)
+
+
+@given(whole_histories())
+def test_a_history_read_back_from_json_has_the_same_hash(history):
+    body = msgspec.json.encode(history)
+
+    read_back = msgspec.json.decode(body, type=tuple[Message, ...])
+
+    assert hash_after(NO_HISTORY, read_back) == hash_after(NO_HISTORY, history)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([User("a"), User("b")], [User("b"), User("a")]),
+        ([User("a"), User("b")], [User("ab")]),
+        ([User("a")], [Note("a")]),
+        ([Assistant("a")], [Assistant("a", interrupted=True)]),
+        ([], [User("")]),
+    ],
+)
+def test_other_histories_have_other_hashes(one: list[Message], other: list[Message]):
+    assert hash_after(NO_HISTORY, one) != hash_after(NO_HISTORY, other)
+
+
+def test_a_history_that_grew_is_recorded_by_what_is_new():
+    before: list[Message] = [User("a"), Assistant("b")]
+    known = hash_after(NO_HISTORY, before)
+
+    added = added_since(before, known, [*before, User("c")])
+
+    assert added == Added((User("c"),), hash_after(known, [User("c")]))
+
+
+def test_a_history_that_was_rewritten_says_how_much_of_the_former_one_stands():
+    before: list[Message] = [User("a"), Assistant("b"), User("c")]
+
+    added = added_since(before, hash_after(NO_HISTORY, before), [User("a"), Note("b"), User("c")])
+
+    assert (added.keeps, added.messages) == (1, (Note("b"), User("c")))
+
+
+@given(st.lists(whole_histories(), max_size=5))
+def test_folding_what_was_added_gives_the_latest_history(histories):
+    records = []
+    latest: list[Message] = []
+    known = NO_HISTORY
+    for history in histories:
+        records.append(added_since(latest, known, history))
+        latest, known = history, records[-1].hash
+    stored = msgspec.json.decode(msgspec.json.encode(records), type=list[Added])
+
+    assert fold(stored) == tuple(latest)
+
+
+def test_a_record_that_does_not_follow_is_noticed():
+    first = added_since((), NO_HISTORY, [User("a")])
+    second = added_since([User("a")], first.hash, [User("a"), User("b")])
+
+    assert fold([first, second]) == (User("a"), User("b"))
+    for broken in ([second], [first, first, second], [Added((User("x"),), first.hash), second]):
+        with pytest.raises(StoreDamaged, match="does not follow"):
+            fold(broken)

@@ -1,0 +1,106 @@
+"""Where a tool runs, and how its values travel."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import functools
+import json
+import uuid
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checkrein.errors import NotImportable
+from checkrein.runtime import values
+from checkrein.runtime.spec import Ended
+from checkrein.runtime.stage import Isolation, isolation_of
+from tests.runtime import tools
+
+
+def test_an_async_def_is_a_task_and_a_def_a_process_unless_its_author_chose_a_thread():
+    assert isolation_of(tools.tick_async) is Isolation.TASK
+    assert isolation_of(functools.partial(tools.tick_async, "log")) is Isolation.TASK
+    assert isolation_of(tools.tick) is Isolation.PROCESS
+    assert isolation_of(tools.tick, "thread") is Isolation.THREAD
+
+
+@pytest.mark.parametrize(("tool", "wanted"), [(tools.tick_async, "thread"), (tools.tick, "task")])
+def test_a_wish_that_cannot_be_granted_is_refused(tool, wanted):
+    with pytest.raises(ValueError, match=tool.__name__):
+        isolation_of(tool, wanted)
+
+
+@pytest.mark.anyio
+async def test_a_function_no_worker_can_import_is_refused_before_anything_starts(start):
+    with pytest.raises(NotImportable):
+        start(lambda: 1)
+
+
+@pytest.mark.anyio
+async def test_an_ending_is_what_a_driver_expects(start):
+    assert isinstance(await start(tools.add, a=1, b=2).ended(), Ended)
+
+
+# -- values
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    when: datetime.date
+
+
+class Pair(msgspec.Struct):
+    a: int
+    b: Colour
+
+
+class Model:
+    def model_dump(self, mode: str) -> dict[str, str]:
+        return {"mode": mode}
+
+
+def test_what_authors_return_becomes_plain_json():
+    known = uuid.UUID(int=1)
+    value = [Point(1, datetime.date(2026, 1, 2)), Pair(1, Colour.RED), Model(), {3, 1}, Path("/a"), known, ("é",)]
+
+    encoded = values.encode_result(tools.add, value)
+
+    expected = [{"x": 1, "when": "2026-01-02"}, {"a": 1, "b": "red"}, {"mode": "json"}, [1, 3], "/a", str(known), ["é"]]
+    assert json.loads(encoded) == expected
+
+
+@pytest.mark.parametrize("bad", [object(), float("inf"), {(1, 2): 3}, b"bytes", [print]])
+def test_what_json_cannot_hold_is_named_with_its_tool(bad):
+    with pytest.raises(values.NotJson, match=r"^add returned a value of type "):
+        values.encode_result(tools.add, bad)
+
+
+def test_arguments_are_an_object():
+    assert values.plain_arguments(b"null") == {}
+    with pytest.raises(values.NotJson, match="not a list"):
+        values.plain_arguments(b"[1]")
+
+
+def test_a_tool_that_knows_its_types_converts_itself():
+    class Typed:
+        def __call__(self, when: datetime.date) -> datetime.date:
+            return when
+
+        def decode_arguments(self, arguments: bytes) -> dict[str, datetime.date]:
+            return {"when": datetime.date.fromisoformat(json.loads(arguments)["when"])}
+
+        def encode_result(self, result: datetime.date) -> bytes:
+            return json.dumps(result.year).encode()
+
+    tool = Typed()
+
+    assert values.decode_arguments(tool, b'{"when":"2026-01-02"}') == {"when": datetime.date(2026, 1, 2)}
+    assert values.encode_result(tool, datetime.date(2026, 1, 2)) == b"2026"
