@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from checkrein.core.conditions import RECENT_CALLS, Usage
 from checkrein.core.events import (
     DECIDING,
     ApprovalDecided,
@@ -30,12 +29,17 @@ from checkrein.core.events import (
     VerbAccepted,
     VerbSettled,
 )
-from checkrein.core.receipts import StoppedCall
-from checkrein.core.state import AT_WORK, Again, Approval, Doubt, Instruction, LiveCall, PendingVerb, State
+from checkrein.core.evolve_calls import (
+    call_answered,
+    call_finished,
+    call_resolved,
+    call_started,
+    nobodys_work,
+    without,
+)
+from checkrein.core.state import AT_WORK, Approval, Instruction, LiveCall, PendingVerb, State
 from checkrein.core.table import SUPERSEDES
-from checkrein.core.words import Answer, CallKind, Decision, OnPause, Outcome, Then, Verb, When
-
-V = TypeVar("V")
+from checkrein.core.words import CallKind, Decision, OnPause, Then, Verb, When
 
 FOLD_VERSION: Final = 1
 """To be raised with every change that makes the same events fold into another state: old snapshots are then ignored."""
@@ -72,14 +76,6 @@ def _keep_time(after: State) -> State:
     return replace(after, active_since=None, elapsed_seconds=after.elapsed_seconds + worked)
 
 
-def _nobodys_work(state: State, at: float) -> dict[str, Any]:
-    """A driver died some time after the last thing that was said. What lies between does not count as elapsed."""
-    if state.active_since is None:
-        return {}
-    worked = max(0.0, state.at - state.active_since)
-    return {"elapsed_seconds": state.elapsed_seconds + worked, "active_since": at}
-
-
 # -- the run itself
 
 
@@ -101,7 +97,7 @@ def _created(event: RunCreated, seq: int) -> State:
 
 
 def _started(state: State, event: RunStarted) -> dict[str, Any]:
-    return {"epoch": event.epoch, "status": event.status, **_nobodys_work(state, event.at)}
+    return {"epoch": event.epoch, "status": event.status, **nobodys_work(state, event.at)}
 
 
 def _finished(state: State, event: RunFinished) -> dict[str, Any]:
@@ -131,179 +127,13 @@ def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
     return {"step": None, "steps_finished": state.steps_finished + 1}
 
 
-# -- calls
-
-
-def _call_started(state: State, event: CallStarted) -> dict[str, Any]:
-    live = LiveCall(
-        kind=event.kind,
-        name=event.name,
-        epoch=event.epoch,
-        started_at=event.at,
-        attempt=event.attempt,
-        on_pause=event.on_pause,
-        idempotent=event.idempotent,
-        effect=event.effect,
-        fingerprint=event.fingerprint if event.kind is CallKind.TOOL else "",
-    )
-    changes: dict[str, Any] = {"live": {**state.live, event.call: live}}
-    if event.call in state.again:
-        changes["again"] = _without(state.again, event.call)
-    if event.call in state.approvals:
-        changes["approvals"] = _without(state.approvals, event.call)
-    if event.kind is CallKind.MODEL:
-        first = event.attempt == 1
-        usage = state.usage
-        changes["usage"] = replace(usage, model_calls=usage.model_calls + 1, turns=usage.turns + first)
-        if state.last_calls and first:
-            changes["last_calls"] = state.last_calls - 1
-    elif event.kind is CallKind.TOOL:
-        usage = state.usage
-        opens = event.effect is not None and event.attempt == 1
-        changes["usage"] = replace(usage, tool_calls=usage.tool_calls + 1, effects=usage.effects + opens)
-        if event.attempt == 1:
-            changes["recent"] = (*state.recent[-RECENT_CALLS + 1 :], event.fingerprint)
-    return changes
-
-
-def _call_finished(state: State, event: CallFinished) -> dict[str, Any]:
-    call = state.live.get(event.call)
-    if call is None:
-        return {}
-    changes: dict[str, Any] = {"live": _without(state.live, event.call)}
-    if event.abandoned:
-        changes |= _nobodys_work(state, event.at)
-    if event.usage is not None:
-        changes["usage"] = state.usage + _spending(event.usage)
-    if state.verbs:
-        changes["verbs"] = _noted(state.verbs, call, event)
-    attempt = _attempt_again(call, event.outcome)
-    if attempt is not None:
-        changes["again"] = {**state.again, event.call: Again(attempt=attempt, fingerprint=call.fingerprint)}
-    doubt = _doubt_about(call, event)
-    if doubt is not None:
-        earlier = state.doubts.get(event.call)
-        if earlier is not None:
-            doubt = replace(doubt, unanswered=(*earlier.unanswered, *doubt.unanswered))
-        changes["doubts"] = {**state.doubts, event.call: doubt}
-    return changes
-
-
-def _spending(usage: Usage) -> Usage:
-    """What a call spent. Its calls and turns were counted when it began."""
-    return replace(usage, turns=0, model_calls=0, tool_calls=0, effects=0)
-
-
-def _noted(verbs: tuple[PendingVerb, ...], call: LiveCall, event: CallFinished) -> tuple[PendingVerb, ...]:
-    """The pending verbs, with what became of a call written down for the receipt of the one in force."""
-    if call.kind is CallKind.ASK:
-        done = _attempt_again(call, event.outcome) is None
-        return tuple(
-            replace(verb, answered=True) if done and verb.verb is Verb.ASK and verb.call == event.call else verb
-            for verb in verbs
-        )
-    if call.kind is CallKind.UNDO:
-        return verbs
-    return tuple(
-        _with_call(verb, call, event) if verb.superseded_by is None and _answers_for(verb, call) else verb
-        for verb in verbs
-    )
-
-
-def _answers_for(verb: PendingVerb, call: LiveCall) -> bool:
-    """A redirect may be pending for long while other calls come and go: it answers for those it stopped."""
-    return verb.verb in _STOPPING and (verb.verb is not Verb.REDIRECT or call.stop is Verb.REDIRECT)
-
-
-_STOPPING: Final = frozenset({Verb.PAUSE, Verb.REDIRECT, Verb.CANCEL, Verb.HALT})
-
-
-def _with_call(verb: PendingVerb, call: LiveCall, event: CallFinished) -> PendingVerb:
-    stopped = StoppedCall(
-        id=event.call,
-        kind=call.kind,
-        name=call.name,
-        now=event.outcome,
-        ms=round(max(0.0, event.at - verb.asked_at) * 1000, 3),
-    )
-    may_still_act = event.outcome is Outcome.DETACHED or (event.outcome is Outcome.IN_DOUBT and not event.owner_dead)
-    return replace(
-        verb,
-        calls=(*verb.calls, stopped),
-        stopped_at=event.at,
-        unstopped=verb.unstopped or may_still_act,
-        tokens_after_stop=verb.tokens_after_stop + event.tokens_after_stop,
-        chars=verb.chars + event.chars,
-    )
-
-
-_STOPPED_FOR_GOOD: Final = frozenset({Verb.REDIRECT, Verb.CANCEL, Verb.ABORT, Verb.HALT})
-
-
-def _attempt_again(call: LiveCall, outcome: Outcome) -> int | None:
-    """The attempt with which an interrupted call is to be asked again, if it is.
-
-    A model call or a side question only spends, a sub-run is found again by its id, an idempotent tool says so. A tool
-    that does not is never tried again by itself.
-    """
-    if call.kind is CallKind.UNDO or call.stop in _STOPPED_FOR_GOOD:
-        return None
-    if call.kind is CallKind.TOOL and not call.idempotent:
-        return None
-    if outcome is Outcome.IN_DOUBT or (outcome in (Outcome.ABORTED, Outcome.KILLED) and call.stop is Verb.PAUSE):
-        return call.attempt + 1
-    return None
-
-
-def _doubt_about(call: LiveCall, event: CallFinished) -> Doubt | None:
-    """What stays unknown after a call ended, if anything does."""
-    if call.kind is not CallKind.TOOL or event.outcome not in (Outcome.IN_DOUBT, Outcome.DETACHED):
-        return None
-    may_still_act = event.outcome is Outcome.DETACHED or not event.owner_dead
-    person = event.outcome is Outcome.IN_DOUBT and not call.idempotent
-    if not person and not may_still_act:
-        return None
-    return Doubt(
-        name=call.name,
-        attempt=call.attempt,
-        fingerprint=call.fingerprint,
-        effect=call.effect,
-        unanswered=(call.epoch,) if may_still_act else (),
-        person=person,
-        blocks=person and call.stop not in _STOPPED_FOR_GOOD,
-    )
-
-
-def _call_answered(state: State, event: CallAnswered) -> dict[str, Any]:
-    """A former owner's word decides nothing by itself: it only ends the danger that the owner still acts."""
-    doubt = state.doubts.get(event.call)
-    if doubt is None or event.epoch not in doubt.unanswered:
-        return {}
-    unanswered = tuple(epoch for epoch in doubt.unanswered if epoch != event.epoch)
-    if not unanswered and not doubt.person:
-        return {"doubts": _without(state.doubts, event.call)}
-    answered = replace(doubt, unanswered=unanswered, answer=event.outcome, began=event.began)
-    return {"doubts": {**state.doubts, event.call: answered}}
-
-
-def _call_resolved(state: State, event: CallResolved) -> dict[str, Any]:
-    doubt = state.doubts.get(event.call)
-    if doubt is None:
-        return {}
-    changes: dict[str, Any] = {"doubts": _without(state.doubts, event.call)}
-    if event.answer is Answer.DID_NOT_HAPPEN and doubt.blocks:
-        again = Again(attempt=doubt.attempt + 1, fingerprint=doubt.fingerprint)
-        changes["again"] = {**state.again, event.call: again}
-    return changes
-
-
 # -- effects
 
 
 def _effect_undone(state: State, event: EffectUndone) -> dict[str, Any]:
     changes = _effect_touched(state, event)
     if event.effect in state.doubts:
-        changes["doubts"] = _without(state.doubts, event.effect)
+        changes["doubts"] = without(state.doubts, event.effect)
     return changes
 
 
@@ -461,7 +291,7 @@ def _approval_decided(state: State, event: ApprovalDecided) -> dict[str, Any]:
         return {}
     if event.decision is Decision.APPROVED:
         return {"approvals": {**state.approvals, event.call: replace(approval, decision=event.decision)}}
-    return {"approvals": _without(state.approvals, event.call)}
+    return {"approvals": without(state.approvals, event.call)}
 
 
 def _condition_tripped(state: State, event: ConditionTripped) -> dict[str, Any]:
@@ -473,20 +303,16 @@ def _condition_tripped(state: State, event: ConditionTripped) -> dict[str, Any]:
     return changes
 
 
-def _without(entries: dict[str, V], key: str) -> dict[str, V]:
-    return {k: v for k, v in entries.items() if k != key}
-
-
 _CHANGES: Final[Mapping[type[Event], Callable[[State, Any], dict[str, Any]]]] = {
     RunStarted: _started,
     RunFinished: _finished,
     PlanPublished: _plan_published,
     StepStarted: _step_started,
     StepFinished: _step_finished,
-    CallStarted: _call_started,
-    CallFinished: _call_finished,
-    CallAnswered: _call_answered,
-    CallResolved: _call_resolved,
+    CallStarted: call_started,
+    CallFinished: call_finished,
+    CallAnswered: call_answered,
+    CallResolved: call_resolved,
     EffectUndone: _effect_undone,
     EffectLeft: _effect_touched,
     VerbAccepted: _verb_accepted,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from checkrein.core import calls, commands, effects, ends, evolve, orders, table, verbs
+from checkrein.core import calls, commands, effects, ends, evolve, evolve_calls, orders, table, verbs
 from checkrein.core.decide import _DECISIONS
 from checkrein.core.events import CallFinished, CallResolved, EffectUndone
 from checkrein.core.state import Again, State
@@ -70,8 +70,8 @@ def _owner_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _every_tool_again(patch: pytest.MonkeyPatch) -> None:
-    again = evolve._attempt_again
-    patch.setattr(evolve, "_attempt_again", lambda call, outcome: again(replace(call, idempotent=True), outcome))
+    again = evolve_calls._attempt_again
+    patch.setattr(evolve_calls, "_attempt_again", lambda call, outcome: again(replace(call, idempotent=True), outcome))
 
 
 def _takeover_marks_nothing(patch: pytest.MonkeyPatch) -> None:
