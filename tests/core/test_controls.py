@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkrein.core.conditions import Turns
-from checkrein.core.controls import controls
+from checkrein.core.controls import Control, controls
 from checkrein.core.table import VERBS
 from checkrein.core.words import OnPause, Outcome, Status, Verb
 from tests.core.story import Story, events_of, refusal_of
@@ -199,3 +199,14 @@ def test_after_the_end_every_button_says_how_it_ended() -> None:
     events_of(story.complete())
 
     assert {control.consequence for control in controls(story.state).values()} == {"it has completed"}
+
+
+def test_what_a_shutdown_paused_can_be_kept_paused_by_a_person() -> None:
+    """D18"""
+    story = Story()
+    events_of(story.pause(by="checkrein", resumes_itself=True))
+    story.drive()
+
+    pause = controls(story.state)[Verb.PAUSE]
+
+    assert pause == Control(True, "stays paused instead of going on by itself")

@@ -186,3 +186,14 @@ def test_an_instruction_of_a_resume_that_replaces_one_does_not_count_as_its_deli
 
     assert only(InstructionDelivered, delivery).accepted == newer
     assert story.receipt(older).delivered is False
+
+
+def test_a_call_that_a_pause_is_stopping_can_be_aborted_for_good() -> None:
+    story = Story()
+    events_of(story.model("think"))
+    events_of(story.pause())
+
+    events_of(story.abort("think"))
+    story.drive()
+
+    assert story.state.again == {}, "what a person aborted is not asked again"

@@ -30,6 +30,8 @@ def _control(verb: Verb, state: State, effects: Sequence[Effect], held: frozense
     move = VERBS.get((state.status, verb))
     if move is None:
         return Control(False, _WHY_NOT.get(state.status, f"not while it is {state.status.value}"))
+    if verb is Verb.PAUSE and state.resumes_itself:
+        return Control(True, "stays paused instead of going on by itself")
     if not move.joins:
         return Control(True, _CONSEQUENCES[verb](state, effects))
     pending = state.pending(verb)

@@ -252,7 +252,7 @@ def _everything_stopped(live: dict[str, LiveCall], state: State, verb: Verb) -> 
 
 def _aborted(state: State, event: VerbAccepted) -> dict[str, Any]:
     call = state.live.get(event.call or "")
-    if call is None or call.stop is not None:
+    if call is None or call.stop not in (None, Verb.PAUSE):
         return {}
     return {"live": {**state.live, event.call: replace(call, stop=Verb.ABORT, hold=False)}}
 
