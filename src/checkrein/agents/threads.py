@@ -25,7 +25,7 @@ from checkrein.core.events import (
 from checkrein.core.words import Answer, CallKind, Decision, EffectState, Outcome, Status
 from checkrein.journal.contract import Journal, Recorded
 from checkrein.models.history import Fate, repair
-from checkrein.models.messages import Assistant, Message, Note, ToolResult, User
+from checkrein.models.messages import Message, Note, ToolResult, User
 
 SEPARATOR = "/"
 """Between the place of a turn and the provider's id of a tool call: `turn:3/call_abc`."""
@@ -116,10 +116,6 @@ def told_of(result: msgspec.Raw | bytes | None) -> Told | None:
         return msgspec.json.decode(bytes(result), type=Told)
     except msgspec.MsgspecError:
         return None
-
-
-def text_of(message: Assistant) -> str:
-    return message.text
 
 
 def _text(result: msgspec.Raw | None) -> str:

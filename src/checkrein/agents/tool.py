@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal, overload
 
-import msgspec
-
 from checkrein.core.words import OnPause
 from checkrein.errors import MisuseError
 
@@ -92,11 +90,6 @@ class Tool:
         """The JSON schema of its arguments, read off the signature."""
         return self._arguments_model.model_json_schema()  # type: ignore[no-any-return]
 
-    def parse(self, arguments: bytes) -> dict[str, Any]:
-        """Arguments as a model wrote them, as the function wants them. Raises `ValueError` with what is wrong."""
-        model = self._arguments_model.model_validate_json(arguments)
-        return {name: getattr(model, name) for name in type(model).model_fields}
-
     def to_json(self, arguments: bytes) -> bytes:
         """Arguments checked against the signature, with defaults filled in, as JSON again."""
         return self._arguments_model.model_validate_json(arguments).model_dump_json().encode()  # type: ignore[no-any-return]
@@ -142,11 +135,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
     """A plain function is a tool too, one that says nothing about its effect."""
     return candidate if isinstance(candidate, Tool) else Tool(candidate)
-
-
-def encode_result(value: Any) -> bytes:
-    """What a tool returned, as JSON. Raises `TypeError` for what is none."""
-    return msgspec.json.encode(value)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

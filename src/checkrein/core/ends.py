@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from checkrein.core.calls import left_in_doubt
 from checkrein.core.commands import CancelRun, Command, FinishRun, HaltRun, PauseRun, SettleVerb, TripCondition
 from checkrein.core.effects import Effect
 from checkrein.core.events import ConditionTripped, Event, Need, RunFinished, VerbSettled
-from checkrein.core.evolve import evolve
+from checkrein.core.evolve import fold
 from checkrein.core.orders import interrupted_effects, is_late, obstacle
 from checkrein.core.settling import receipt_of
 from checkrein.core.state import State
@@ -79,15 +78,11 @@ def halt(state: State, command: HaltRun) -> Verdict:
         return refusal
     effects = tuple(replace(e, state=EffectState.IN_DOUBT) if e.id in state.live else e for e in command.effects)
     facts, accepted = left_in_doubt(state, command, owner_dead=command.owner_dead), accept(state, command)
-    halted = _after(state, (*facts, accepted))
+    halted = fold(state, (*facts, accepted))
     # In the journal what was in flight ended before the halt, because facts come first; in its receipt because of it.
-    stopped = replace(_after(state, (accepted, *facts)).verbs[-1], seq=halted.verbs[-1].seq)
+    stopped = replace(fold(state, (accepted, *facts)).verbs[-1], seq=halted.verbs[-1].seq)
     halted = replace(halted, verbs=(*halted.verbs[:-1], stopped))
     return (*facts, accepted, *_end(halted, command, Status.KILLED, effects=effects))
-
-
-def _after(state: State, events: tuple[Event, ...]) -> State:
-    return reduce(lambda now, event: evolve(now, event, now.seq + 1), events, state)
 
 
 def trip_condition(state: State, command: TripCondition) -> Verdict:

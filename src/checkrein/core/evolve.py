@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -63,6 +63,13 @@ def evolve(state: State | None, event: Event, seq: int) -> State:
         changes["status_seq"] = seq
     after = replace(state, seq=seq, at=event.at, **changes)
     return _keep_time(after) if changes else after
+
+
+def fold(state: State, events: Iterable[Event]) -> State:
+    """The state after `events`, as if they were recorded next."""
+    for event in events:
+        state = evolve(state, event, state.seq + 1)
+    return state
 
 
 def _keep_time(after: State) -> State:

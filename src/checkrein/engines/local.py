@@ -57,7 +57,7 @@ class LocalEngine:
         self._is_closing = False
 
     async def __aenter__(self) -> LocalEngine:
-        self._keeper = LeaseKeeper(self._journal, self._owner, lambda held: None)
+        self._keeper = LeaseKeeper(self._journal, self._owner)
         await self._look_for_runs()
         loop = asyncio.get_running_loop()
         self._watching = [loop.create_task(self._watch()), loop.create_task(self._reclaim())]

@@ -18,6 +18,7 @@ import msgspec
 
 from checkrein.core import commands as c
 from checkrein.core.effects import Effect
+from checkrein.core.ends import RUNTIME
 from checkrein.core.events import UNDO_PREFIX, CallAnswered, Event, Need, WatcherFlagged
 from checkrein.core.orders import (
     Abort,
@@ -43,7 +44,6 @@ from checkrein.runtime.scribe import CommandRefused, OwnershipLost
 from checkrein.runtime.spec import Permit, Program, Spec
 from checkrein.runtime.undoing import Undoing
 
-RUNTIME: Final = "checkrein"
 EVICT_SECONDS: Final = 60.0
 """How long a paused run waits in memory; after that it is let go, and played again when it is resumed."""
 SHUT_DOWN_SECONDS: Final = 10.0

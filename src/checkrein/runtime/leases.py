@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Final
 
 from checkrein.errors import JournalError
@@ -15,20 +14,18 @@ RENEW_SECONDS: Final = 3.0
 
 
 class LeaseKeeper:
-    """Renews every lease of `owner` until it is stopped; `on_held` is told, in that thread, which runs those are."""
+    """Renews every lease of `owner` until it is stopped."""
 
     def __init__(
         self,
         journal: Journal,
         owner: Owner,
-        on_held: Callable[[frozenset[str]], None],
         *,
         lease_seconds: float = LEASE_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
     ) -> None:
         self._journal = journal
         self._owner = owner
-        self._on_held = on_held
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
         self._stop = threading.Event()
@@ -44,7 +41,6 @@ class LeaseKeeper:
         with asyncio.Runner() as runner:
             while not self._stop.wait(self._renew_seconds):
                 try:
-                    held = runner.run(self._journal.renew(self._owner, seconds=self._lease_seconds))
+                    runner.run(self._journal.renew(self._owner, seconds=self._lease_seconds))
                 except JournalError:
                     continue  # the store is away; a lease that runs out will be noticed by its driver
-                self._on_held(held)

@@ -15,7 +15,7 @@ from typing import Final
 from checkrein.core.commands import Command
 from checkrein.core.decide import decide
 from checkrein.core.events import Event
-from checkrein.core.evolve import evolve
+from checkrein.core.evolve import evolve, fold
 from checkrein.core.state import State
 from checkrein.core.verdict import Joined, Refusal
 from checkrein.errors import Conflict, Fenced, RunOver, StaleEpoch
@@ -59,7 +59,7 @@ class Scribe:
     @property
     def state(self) -> State:
         """The state with everything that is noted, also what is not committed yet."""
-        return _folded(self._state, self._notes)
+        return fold(self._state, self._notes)
 
     @property
     def committed(self) -> State:
@@ -141,7 +141,7 @@ class Scribe:
         self, notes: list[Event], commands: list[tuple[Command, Answer]]
     ) -> tuple[list[Event], list[Event], list[tuple[Command, Answer, tuple[Event, ...]]]]:
         """What to append for these commands; those that are refused, or need nothing, are answered here."""
-        state = _folded(self._state, notes)
+        state = fold(self._state, notes)
         facts, decisions = list(notes), list[Event]()
         taken = []
         for command, answer in commands:
@@ -150,7 +150,7 @@ class Scribe:
                 self._commands.remove((command, answer))
                 _answer(answer, verdict)
                 continue
-            state = _folded(state, verdict)
+            state = fold(state, verdict)
             decisions.extend(verdict)
             taken.append((command, answer, verdict))
         return facts, decisions, taken
@@ -189,9 +189,3 @@ def _answer(answer: Answer, verdict: Refusal | Joined | tuple[Event, ...]) -> No
         answer.set_exception(CommandRefused(verdict))
     else:
         answer.set_result(())
-
-
-def _folded(state: State, events: list[Event] | tuple[Event, ...]) -> State:
-    for event in events:
-        state = evolve(state, event, state.seq + 1)
-    return state
