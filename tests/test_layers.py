@@ -24,6 +24,7 @@ ORDER: Final = (
     "engines",
     "control",
     "adapters",
+    "demo",
     "server",
     "ui",
     "cli",

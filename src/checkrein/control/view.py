@@ -1,0 +1,123 @@
+"""A run as a person sees it: what the command line and the page show, and what the HTTP API answers.
+
+Pure: made of records of the journal, the state they fold to, and the ledger of effects. Nothing is guessed from context,
+and every word a person reads about a status, a step, a call or an effect comes from here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from checkrein.core.conditions import Usage
+from checkrein.core.controls import Control
+from checkrein.core.receipts import Receipt
+from checkrein.core.state import Waiting
+from checkrein.core.words import CallKind, EffectState, Status, Verb
+
+
+class Shown(StrEnum):
+    """What a step or a call looks like. Each has a word and a shape of its own."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    UNDONE = "undone"
+    FAILED = "failed"
+    NEEDS_YOU = "needs_you"
+    NOT_STARTED = "not_started"
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    number: int
+    title: str
+    shown: Shown
+    calls: tuple[str, ...] = ()
+    started_at: float | None = None
+    finished_at: float | None = None
+
+
+class CallView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    kind: CallKind
+    name: str
+    shown: Shown
+    now: str
+    """`running`, `held`, `waiting for approval`, or its outcome."""
+    step: int | None = None
+    attempt: int = 1
+    arguments: Any = None
+    result: Any = None
+    error: str | None = None
+    text: str = ""
+    """What has streamed so far, or had by the time it was stopped."""
+    started_at: float | None = None
+    finished_at: float | None = None
+    stopped_by: Verb | None = None
+    run: str | None = None
+    """Of a sub-run: its id."""
+
+
+class EffectView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    what: str
+    now: EffectState
+    why: str = ""
+    can_undo: bool = False
+
+
+class InstructionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    verb: Verb
+    by: str
+    text: str
+    at: float
+    diff: str = ""
+    delivered: bool | None = None
+    """None: not yet."""
+
+
+class FlagView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    watcher: str
+    what: str
+    at: float
+    call: str | None = None
+
+
+class CapView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    label: str
+    used: float | None
+    """None: not known."""
+    allowed: float
+    words: str
+    """`turn 7 of 50`, `3:10 of 30:00`, `$0.12 of $1.00`."""
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    status: Status
+    agent: str
+    goal: str
+    thread: str
+    owner: str = ""
+    parent: str | None = None
+    seq: int = 0
+    status_seq: int = 0
+    created_at: float = 0.0
+    finished_at: float | None = None
+    elapsed_seconds: float = 0.0
+    waiting: tuple[Waiting, ...] = ()
+    steps: tuple[StepView, ...] = ()
+    calls: tuple[CallView, ...] = ()
+    effects: tuple[EffectView, ...] = ()
+    instructions: tuple[InstructionView, ...] = ()
+    flags: tuple[FlagView, ...] = ()
+    usage: Usage = Usage()
+    caps: tuple[CapView, ...] = ()
+    controls: dict[Verb, Control] = {}
+    receipts: tuple[Receipt, ...] = ()
+    result: Any = None
+    error: str | None = None
