@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from checkrein.agents.context import Context
     from checkrein.agents.loop import Agent
+    from checkrein.agents.program import ProgramAgent, agent
     from checkrein.agents.tool import Tool, tool
     from checkrein.agents.watchers import Confession, Loops
     from checkrein.control.runs import Run, Runtime
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "agent",
+    "Context",
+    "ProgramAgent",
     "Runtime",
     "Run",
     "tool",
@@ -45,7 +50,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "checkrein.agents.context": ("Context",),
     "checkrein.agents.loop": ("Agent",),
+    "checkrein.agents.program": ("ProgramAgent", "agent"),
     "checkrein.agents.tool": ("Tool", "tool"),
     "checkrein.agents.watchers": ("Confession", "Loops"),
     "checkrein.control.runs": ("Run", "Runtime"),

@@ -27,6 +27,7 @@
     ├── ReplayDiverged                 a program asked for something else than its run has recorded
     ├── RunFailed                      a run that has no result: it failed, was cancelled or was halted
     ├── NotImportable                  a tool that a worker process cannot import
+    ├── WrongInput                     something a person typed: a file, a run or a call that there is not
     └── MisuseError                    a mistake of the calling program
 
 `code` is stable: HTTP and the command line repeat it unchanged.
@@ -54,6 +55,12 @@ class Refused(CheckreinError):
 
 class MisuseError(CheckreinError):
     code = "misuse"
+
+
+class WrongInput(CheckreinError):
+    """Something a person typed cannot be meant: the sentence says why, a `code` of its own which mistake it is."""
+
+    code = "wrong_input"
 
 
 class Interrupted(CheckreinError):

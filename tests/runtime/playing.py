@@ -82,6 +82,9 @@ class Playing:
 
         return Scripted(undo, self._outside, f"undo {effect.what}")
 
+    def check(self, call: UndoneCall, driver: Driver) -> Performance | None:
+        return None
+
     def answer(self, question: str, driver: Driver) -> Perform:
         async def answer() -> str:
             self._outside.log.append(f"asked {question}")

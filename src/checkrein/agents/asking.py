@@ -6,16 +6,21 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 
+from checkrein.agents.redacting import RedactedReply, redacted_request
 from checkrein.agents.watchers.contract import Fed, Flag
 from checkrein.agents.watchers.several import SeveralWatchers
 from checkrein.core.words import Outcome
-from checkrein.errors import ModelError
 from checkrein.models.messages import Assistant, Request
 from checkrein.models.port import Collector, Model, Reply, TextDelta, close
+from checkrein.runtime.secrets import Secrets
 from checkrein.runtime.spec import Ended
+
+LET_GO_SECONDS: Final = 3.0
+"""How long a stream may take to end once it is stopped. It is told again half-way, and then let go."""
 
 Forward = Callable[[int, str], None]
 """Told each piece of text that may be shown, with its offset."""
@@ -30,7 +35,10 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelPerformance:
-    """Asks `model` in a task of its own. Nothing is forwarded once it is stopped."""
+    """Asks `model` in a task of its own. Nothing is forwarded once it is stopped.
+
+    A stream that does not end when it is told to is let go (*detached*): the provider may go on.
+    """
 
     def __init__(
         self,
@@ -38,35 +46,49 @@ class ModelPerformance:
         request: Request,
         forward: Forward,
         *,
+        secrets: Secrets,
         watchers: SeveralWatchers | None = None,
         on_flags: Callable[[Sequence[Flag]], None] | None = None,
     ) -> None:
         self._model = model
-        self._request = request
+        self._request = redacted_request(secrets, request)
         self._forward = forward
         self._watchers = watchers
         self._on_flags = on_flags
-        self._collector = Collector(request)
+        self._secrets = secrets
+        self._redacted = RedactedReply(secrets)
+        self._collector = Collector(self._request)
         self._is_stopped = False
         self._late_chunks = 0
         self._chunks = 0
         self._chars = 0
         self._hash = hashlib.sha256()
-        self._task = asyncio.get_running_loop().create_task(self._read())
+        loop = asyncio.get_running_loop()
+        self._let_go: asyncio.Future[None] = loop.create_future()
+        self._task = loop.create_task(self._read())
 
     async def ended(self) -> Ended:
-        await asyncio.wait([self._task])
+        either: tuple[asyncio.Future[Any], ...] = (self._task, self._let_go)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         error: BaseException | None = None
-        if not self._task.cancelled():
+        if not self._let_go.done() and not self._task.cancelled():
             error = self._task.exception()
-        if error is not None and not isinstance(error, ModelError | ValueError | RuntimeError | OSError):
+        if error is not None and not isinstance(error, Exception):
             raise error
         return self._outcome(error)
 
     async def abort(self) -> None:
         self._is_stopped = True
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        for _ in range(2):
+            if not self._task.done() and not self._let_go.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=LET_GO_SECONDS / 2)
+        if not self._task.done() and not self._let_go.done():
+            self._let_go.set_result(None)
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+            # asyncio.run() waits for every task it knows, and this one may never end.
+            asyncio._unregister_task(self._task)
+            self._task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     async def hold(self) -> bool:
         return False
@@ -79,11 +101,13 @@ class ModelPerformance:
         try:
             async for delta in stream:
                 if self._is_stopped:
+                    # It has swallowed the cancellation. We are reading it, so we are the ones who can close it.
                     self._late_chunks += 1
-                    continue
-                self._collector.add(delta)
-                if isinstance(delta, TextDelta) and delta.text:
-                    self._show(delta.text)
+                    raise asyncio.CancelledError
+                for clean in self._redacted.feed(delta):
+                    self._collector.add(clean)
+                    if isinstance(clean, TextDelta) and clean.text:
+                        self._show(clean.text)
         finally:
             with suppress(Exception):
                 await close(stream)
@@ -110,17 +134,24 @@ class ModelPerformance:
         self._hash.update(text.encode("utf-8", "surrogatepass"))
 
     def _outcome(self, error: BaseException | None) -> Ended:
-        is_whole = error is None and not self._task.cancelled()
+        is_let_go = self._let_go.done()
+        is_whole = error is None and not is_let_go and not self._task.cancelled()
+        for delta in self._redacted.calls():
+            self._collector.add(delta)
         reply = self._task.result() if is_whole else self._collector.partial()
         withheld = self._watchers.withheld if self._watchers is not None else ""
         message = reply.message
         if withheld:
             message = msgspec.structs.replace(message, text=message.text[: len(message.text) - len(withheld)])
+        if message.signature and not self._redacted.keeps_thinking:
+            message = msgspec.structs.replace(message, signature="")
         outcome = Outcome.COMPLETED if is_whole else Outcome.ABORTED if error is None else Outcome.FAILED
+        if is_let_go:
+            outcome = Outcome.DETACHED
         return Ended(
             outcome=outcome,
             result=msgspec.json.encode(Told(message, self._model.name, reply.finish)),
-            error=None if error is None else describe(error),
+            error=None if error is None else self._secrets.text(describe(error)),
             usage=reply.usage,
             chunks=self._chunks,
             chars=self._chars,

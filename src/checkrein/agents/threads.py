@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from checkrein.agents.asking import Told
+from checkrein.agents.plan import PLAN_TOOL
 from checkrein.core.effects import Effect
 from checkrein.core.events import (
     ApprovalDecided,
@@ -39,9 +40,13 @@ class Conversation:
         self.fates: dict[str, Fate] = {}
         self._tools: dict[str, tuple[str, str]] = {}
         self._models: set[str] = set()
+        self._planned: list[str] = []
         self._instructions: dict[str, str] = {}
         for record in records:
             self._read(record)
+        # The built-in plan needs no permit, so there is no call of it in the journal.
+        known = {call_id for call_id, _ in self._tools.values()}
+        self.messages += [ToolResult(call, PLAN_TOOL, "Noted.") for call in self._planned if call not in known]
         for effect in effects:
             if effect.id in self._tools and effect.state in _FATES:
                 self.fates[self._tools[effect.id][0]] = _FATES[effect.state]
@@ -56,7 +61,7 @@ class Conversation:
                 self.messages.append(User(self._instructions.get(accepted, "")))
             case CallStarted(kind=CallKind.MODEL, call=call):
                 self._models.add(call)
-            case CallStarted(kind=CallKind.TOOL, call=call, name=name, place=place):
+            case CallStarted(kind=CallKind.TOOL | CallKind.RUN, call=call, name=name, place=place):
                 self._tools[call] = (place.rpartition(SEPARATOR)[2] or call, name)
             case CallFinished() as finished:
                 self._finished(finished)
@@ -75,6 +80,7 @@ class Conversation:
             told = told_of(event.result)
             if told is not None and (event.outcome is Outcome.COMPLETED or told.message.text):
                 self.messages.append(told.message)
+                self._planned += [call.id for call in told.message.calls if call.name == PLAN_TOOL]
         elif event.call in self._tools:
             call_id, _ = self._tools[event.call]
             if event.outcome is Outcome.COMPLETED:
@@ -105,7 +111,7 @@ async def history_of_thread(journal: Journal, thread: str, before: str) -> tuple
         conversation = Conversation(await journal.read(row.id), await journal.effects(row.id))
         messages += conversation.messages
         fates |= conversation.fates
-    return repair(messages, fates)
+    return repair(messages, fates) if messages else ()
 
 
 def told_of(result: msgspec.Raw | bytes | None) -> Told | None:

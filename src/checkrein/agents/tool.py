@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeGuard, overload
 
 from checkrein.core.words import OnPause
 from checkrein.errors import MisuseError
+from checkrein.runtime.importable import target_of
+from checkrein.runtime.loading import in_worker
+from checkrein.runtime.spec import Program
 
 EffectKind = Literal["unknown", "none", "reversible", "irreversible"]
 Isolation = Literal["process", "thread"]
@@ -63,6 +66,14 @@ class Tool:
             raise MisuseError(
                 f"Tool {self.name} is async def and runs on the event loop; isolation='thread' is for def."
             )
+
+    def check_importable(self) -> None:
+        """Raise `NotImportable` if a worker process would have to import this and cannot."""
+        if not self.is_async and self.isolation == "process":
+            target_of(self.function)
+        for other in (self.undo, self.verify):
+            if other is not None and not inspect.iscoroutinefunction(other):
+                target_of(other)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -135,6 +146,34 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
     """A plain function is a tool too, one that says nothing about its effect."""
     return candidate if isinstance(candidate, Tool) else Tool(candidate)
+
+
+def is_program(candidate: Any) -> TypeGuard[Program]:
+    """Whether something among the tools is an agent, to work as a sub-run."""
+    return hasattr(candidate, "play") and hasattr(candidate, "name")
+
+
+class Toolbox(dict[str, Tool]):
+    """The tools of one agent by name. One that a worker process could not import is refused here, with the remedy."""
+
+    def __init__(self, agent: str, tools: Iterable[Any]) -> None:
+        super().__init__((tool.name, tool) for tool in (as_tool(one) for one in tools if not is_program(one)))
+        self._agent = agent
+        if not in_worker():
+            for tool in self.values():
+                tool.check_importable()
+
+    def undo_at(self, path: str | None) -> Callable[..., Any]:
+        """The undo function that a run has recorded under this path."""
+        for tool in self.values():
+            if tool.undo is not None and path_of(tool.undo) == path:
+                return tool.undo
+        raise MisuseError(f"Agent {self._agent} has no tool any more whose undo is {path}.")
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """Where an undo function can be found again after a restart."""
+    return f"{function.__module__}:{function.__qualname__}"
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -9,19 +9,32 @@ from typing import Any
 
 import msgspec
 
-from checkrein.agents.tool import Tool
+from checkrein.agents.tool import Tool, path_of
+from checkrein.core.events import UNDO_PREFIX
 from checkrein.core.words import CallKind, Outcome
+from checkrein.errors import MisuseError
+from checkrein.runtime.checking import CHECK_PREFIX
 from checkrein.runtime.importable import target_of
+from checkrein.runtime.loading import Target, load
 from checkrein.runtime.spec import Performance, Permit, Spec, UndoneCall
 from checkrein.runtime.stage import Stage
 
 
 def tool_call(
-    stage: Stage, tool: Tool, arguments: bytes, *, place: str = "", on_held: Callable[[], None] | None = None
+    stage: Stage,
+    tool: Tool,
+    arguments: bytes,
+    *,
+    place: str = "",
+    step: int | None = None,
+    deps: Any = None,
+    on_held: Callable[[], None] | None = None,
+    on_late_end: Callable[[str], None] | None = None,
 ) -> Spec:
     """The call of `tool` with these JSON arguments. Raises `ValueError` when they do not fit its signature.
 
-    `on_held` is told when a call that was to be held has come to rest later than it was asked to.
+    `on_held` is told when a call that was to be held has come to rest later than it was asked to; `on_late_end`, when
+    one that could not be stopped has ended after all.
     """
     checked = tool.to_json(arguments)
 
@@ -33,7 +46,9 @@ def tool_call(
             key=permit.key,
             attempt=permit.attempt,
             isolation=None if tool.is_async else tool.isolation,
+            deps=deps,
             on_held=on_held,
+            on_late_end=None if on_late_end is None else lambda: on_late_end(permit.call),
         )
 
     return Spec(
@@ -42,6 +57,7 @@ def tool_call(
         perform=perform,
         arguments=checked,
         place=place,
+        step=step,
         on_pause=tool.on_pause,
         idempotent=tool.idempotent,
         effect=tool.name if tool.has_effect else None,
@@ -51,16 +67,23 @@ def tool_call(
     )
 
 
-def path_of(function: Callable[..., Any]) -> str:
-    """Where an undo function can be found again after a restart."""
-    return f"{function.__module__}:{function.__qualname__}"
+def look_up(path: str) -> Callable[..., Any]:
+    """The function at a path that `path_of` gave, also after a restart. Raises `MisuseError` when it is gone."""
+    module, _, name = path.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise MisuseError(f"{path} cannot be found any more: {error}") from error
+    return found  # type: ignore[no-any-return]
 
 
-# -- undo
+# -- undo and check
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """What an undo function is given: the call whose effect it is to undo."""
+    """What an undo or a verify function is given: the call it is about."""
 
     id: str
     key: str
@@ -71,7 +94,9 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-def undo_call(stage: Stage, function: Callable[..., Any], call: UndoneCall) -> Performance:
+def undo_call(
+    stage: Stage, function: Callable[..., Any], call: UndoneCall, *, prefix: str = UNDO_PREFIX
+) -> Performance:
     """Begin to undo what `call` did. A plain `def` runs in a worker process and can be killed like any tool."""
     undone = Undone(
         id=call.id,
@@ -83,19 +108,19 @@ def undo_call(stage: Stage, function: Callable[..., Any], call: UndoneCall) -> P
     )
     if inspect.iscoroutinefunction(function):
 
-        async def undo() -> None:
-            await function(undone)
+        async def perform() -> Any:
+            return await function(undone)
 
-        return stage.start(undo, b"{}", id=f"undo:{call.id}", key=call.key)
-    target_of(function)  # says at once what a worker could not import
-    arguments = msgspec.json.encode({"path": path_of(function), "call": undone})
-    return stage.start(perform_undo, arguments, id=f"undo:{call.id}", key=call.key)
+        return stage.start(perform, b"{}", id=prefix + call.id, key=call.key)
+    arguments = msgspec.json.encode({"target": target_of(function), "call": undone})
+    return stage.start(perform_undo, arguments, id=prefix + call.id, key=call.key)
 
 
-def perform_undo(path: str, call: dict[str, Any]) -> None:
-    """Runs in a worker: find the undo function and call it."""
-    module, _, name = path.partition(":")
-    function: Any = import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
-    function(msgspec.convert(call, Undone))
+def check_call(stage: Stage, function: Callable[..., Any], call: UndoneCall) -> Performance:
+    """Begin to find out whether `call` happened."""
+    return undo_call(stage, function, call, prefix=CHECK_PREFIX)
+
+
+def perform_undo(target: list[str], call: dict[str, Any]) -> Any:
+    """Runs in a worker: find the function and call it."""
+    return load(Target(*target))(msgspec.convert(call, Undone))

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -24,11 +24,15 @@ from checkrein.errors import MisuseError, Refused, RunFailed
 from checkrein.journal import open_journal
 from checkrein.journal.contract import Chunk, Journal, Recorded, RunRow
 from checkrein.runtime.identity import this_process
+from checkrein.runtime.leases import LEASE_SECONDS
+from checkrein.runtime.pulse import Pulse
 from checkrein.runtime.spec import Program
 from checkrein.runtime.stage import Stage
 from checkrein.runtime.supervisor import Supervisor
 
 IfBusy = Literal["queue", "redirect", "refuse"]
+
+GO_ON: Final = "Go on from where you stopped."
 
 
 class Run:
@@ -130,11 +134,14 @@ class Runtime:
         clock: Callable[[], float] = time.time,
         settle_seconds: float = 30.0,
         evict_seconds: float = 60.0,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
+        """`lease_seconds` is how long a runtime that gives no sign of life keeps its runs from others."""
         self._store = store
         self._programs: dict[str, Program] = {}
         self._clock = clock
         self._options = {"settle_seconds": settle_seconds, "evict_seconds": evict_seconds}
+        self._lease_seconds = lease_seconds
         self._listeners: dict[str, set[Callable[[Chunk], None]]] = {}
         self._pending: dict[str, list[Chunk]] = {}
         self._writing: asyncio.Task[None] | None = None
@@ -143,6 +150,7 @@ class Runtime:
         self._engine: LocalEngine
         self._stage: Stage
         self._supervisor: Supervisor
+        self._pulse: Pulse
         self._folder: tempfile.TemporaryDirectory[str]
         for agent in agents:
             self.add(agent)
@@ -153,27 +161,33 @@ class Runtime:
         if known is not None and known is not agent:
             raise MisuseError(f"There are two agents with the name {agent.name}; a run could not tell them apart.")
         self._programs[agent.name] = agent
+        for other in getattr(agent, "team", {}).values():
+            self.add(other)
 
     async def __aenter__(self) -> Self:
         self.journal = await open_journal(self._store)
-        owner = this_process()
+        # Its name as an owner is the mark of its processes, by which whoever takes its runs over after its death finds them.
+        owner = msgspec.structs.replace(this_process(), process=uuid.uuid4().hex)
         # Not the same owner as the drivers: control must not take a run from a driver of its own process.
         controller = msgspec.structs.replace(owner, process=f"{owner.process}-control")
         self.control = Control(self.journal, controller, clock=self._clock)
         self._folder = tempfile.TemporaryDirectory(prefix="checkrein-calls-")
-        self._stage = await Stage(Path(self._folder.name)).__aenter__()
+        self._stage = await Stage(Path(self._folder.name), runtime=owner.process).__aenter__()
         self._supervisor = await Supervisor.start(self._stage.runtime)
         self._engine = LocalEngine(
             self.journal,
             owner,
             self._programs,
             clock=self._clock,
+            lease_seconds=self._lease_seconds,
             driver_options={**self._options, "stage": self._stage, "on_chunk": self._on_chunk},
         )
         await self._engine.__aenter__()
+        self._pulse = Pulse(self.journal, lambda: self._engine.runs, clock=self._clock)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await asyncio.to_thread(self._pulse.stop)
         await self._engine.__aexit__(*exc)
         await self._stage.close()
         await self._supervisor.close()
@@ -185,15 +199,31 @@ class Runtime:
     # -- runs
 
     async def start(
-        self, agent: Program | str, goal: str, *, thread: str | None = None, owner: str = "", if_busy: IfBusy = "queue"
+        self,
+        agent: Program | str,
+        goal: str = "",
+        *,
+        thread: str | None = None,
+        continues: str | None = None,
+        owner: str = "",
+        if_busy: IfBusy = "queue",
     ) -> Run:
-        """Begin a run. On a thread with a live run it is queued behind it, redirects it, or is refused."""
+        """Begin a run. On a thread with a live run it is queued behind it, redirects it, or is refused.
+
+        `continues` names a run that has ended: the new one goes on from there, on the same thread. Finished work is
+        known to it, undone work is named, and what is unknown is said to be.
+        """
         name = agent if isinstance(agent, str) else agent.name
         if not isinstance(agent, str):
             self.add(agent)
         if name not in self._programs:
             known = ", ".join(self._programs) or "none"
             raise MisuseError(f"There is no agent {name} here; there are: {known}.", agent=name)
+        if continues is not None:
+            thread = (await self.journal.load(continues)).thread
+            goal = goal or GO_ON
+        if not goal.strip():
+            raise MisuseError("A run needs a goal: say in a sentence what is to be done.")
         if thread is not None and (live := await self._live_on(thread)) is not None:
             if if_busy == "refuse":
                 raise Refused(f"Thread {thread} is busy with run {live}.", code="thread_busy", run=live)
@@ -209,6 +239,7 @@ class Runtime:
             goal=goal,
             thread=thread or run,
             owner=owner,
+            continues=continues,
             stop_when=getattr(self._programs[name], "stop_when", None),
         )
         await self.journal.create(created)

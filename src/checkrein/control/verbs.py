@@ -7,6 +7,7 @@ claims the run, settles what needs no user code, and lets it go again; undos wai
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import Callable
@@ -23,17 +24,22 @@ from checkrein.core.evolve import evolve
 from checkrein.core.orders import Settle, obstacle, orders
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import State
-from checkrein.core.verdict import Joined, Refusal
-from checkrein.core.words import Answer, Undo, When
-from checkrein.errors import Conflict, JournalError, Refused, RunOver, StaleEpoch
-from checkrein.journal.contract import Journal, Owner, Recorded
+from checkrein.core.verdict import Joined
+from checkrein.core.words import TERMINAL, Answer, Undo, When
+from checkrein.errors import Conflict, JournalError, Refused, StaleEpoch
+from checkrein.journal.contract import Journal, Owner, Recorded, RunRow
+from checkrein.runtime.claiming import claim
+from checkrein.runtime.deciding import take
 from checkrein.runtime.identity import is_known_dead
+from checkrein.runtime.subruns import HELD, WHY
 
 WAIT_SECONDS: Final = 5.0
 """How long a verb waits for its receipt before it says what it still waits for."""
 
-_TRIES: Final = 100
 _LEASE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.25
+_LOOK_SECONDS_MOST: Final = 2.0
+"""How often control looks whether a run whose verb it waits for has lost its driver."""
 
 Make = Callable[[float, State, bool, tuple[Effect, ...]], c.Command]
 T = TypeVar("T")
@@ -56,6 +62,7 @@ class Control:
         self._journal = journal
         self._owner = owner
         self._clock = clock
+        self._buried: set[str] = set()
 
     # -- the verbs
 
@@ -63,7 +70,11 @@ class Control:
         self, run: str, *, by: str, reason: str = "", request_id: str = "", wait: float = WAIT_SECONDS
     ) -> Receipt | Settling:
         stamp = self._stamp(by, reason, request_id)
-        return await self._verb(run, lambda at, *_: c.PauseRun(at=at, **stamp), stamp["id"], wait)
+
+        def below(child: str) -> c.Command:
+            return c.PauseRun(id=HELD + _new_id(), at=self._clock(), by=by, reason=WHY)
+
+        return await self._verb(run, lambda at, *_: c.PauseRun(at=at, **stamp), stamp["id"], wait, below)
 
     async def resume(
         self,
@@ -115,7 +126,11 @@ class Control:
         wait: float = WAIT_SECONDS,
     ) -> Receipt | Settling:
         stamp = self._stamp(by, reason, request_id)
-        return await self._verb(run, lambda at, *_: c.CancelRun(at=at, undo=undo, **stamp), stamp["id"], wait)
+
+        def below(child: str) -> c.Command:
+            return c.CancelRun(id=f"{child}.stop.{undo}", at=self._clock(), by=by, reason=WHY, undo=undo)
+
+        return await self._verb(run, lambda at, *_: c.CancelRun(at=at, undo=undo, **stamp), stamp["id"], wait, below)
 
     async def ask(
         self, run: str, question: str, *, by: str, request_id: str = "", wait: float = 60.0
@@ -173,11 +188,20 @@ class Control:
 
     # -- the path
 
-    async def _verb(self, run: str, make: Make, request_id: str, wait: float) -> Receipt | Settling:
+    async def _verb(
+        self,
+        run: str,
+        make: Make,
+        request_id: str,
+        wait: float,
+        cascade: Callable[[str], c.Command] | None = None,
+    ) -> Receipt | Settling:
         known = await self._journal.find(run, request_id)
         if known is not None and isinstance(known.event, VerbAccepted):
             return await self._receipt(run, request_id, known.seq, wait)
         verdict, state = await self._take(run, make)
+        if cascade is not None:
+            await self._cascade(run, cascade)
         accepted = verdict.accepted if isinstance(verdict, Joined) else request_id
         return await self._receipt(run, accepted, 0 if isinstance(verdict, Joined) else state.seq, wait)
 
@@ -186,19 +210,23 @@ class Control:
         return state
 
     async def _take(self, run: str, make: Make) -> tuple[tuple[Event, ...] | Joined, State]:
-        """Decide in full knowledge of the journal, however often something else comes in between."""
-        for _ in range(_TRIES):
-            state = await self._journal.load(run)
-            effects = await self._journal.effects(run)
-            verdict = decide(state, make(self._clock(), state, await self._is_driven(run), effects))
-            if isinstance(verdict, Refusal):
-                raise Refused(verdict.message, code=verdict.code, run=run, status=verdict.status)
-            if isinstance(verdict, Joined):
-                return verdict, state
-            with suppress(Conflict, RunOver):
-                await self._journal.append(run, verdict, after=state.seq)
-                return verdict, state
-        raise Refused(f"Run {run} changes too fast to decide anything about it; try again.", code="conflict", run=run)
+        driven = await self._is_driven(run)
+        return await take(self._journal, run, lambda state, effects: make(self._clock(), state, driven, effects))
+
+    async def _cascade(self, run: str, make: Callable[[str], c.Command]) -> None:
+        """Pass a stop on to every run below, whether or not somebody drives the one above."""
+        state = await self._journal.load(run)
+        for row in await self._journal.runs(root=state.root or run, limit=10_000):
+            if row.status not in TERMINAL and await self._descends(row, run):
+                with suppress(Refused, JournalError):
+                    await take(self._journal, row.id, lambda state, effects, row=row: make(row.id))  # type: ignore[misc]
+
+    async def _descends(self, row: RunRow, run: str) -> bool:
+        """Whether `row` is below `run`, and not beside it under the same root."""
+        parent = row.parent
+        while parent is not None and parent != run:
+            parent = (await self._journal.load(parent)).parent
+        return parent == run
 
     async def _is_driven(self, run: str) -> bool:
         lease = await self._journal.lease(run)
@@ -206,13 +234,22 @@ class Control:
 
     async def _receipt(self, run: str, accepted: str, after: int, wait: float) -> Receipt | Settling:
         """The receipt of a verb, or, when that takes too long, what it waits for."""
+        settled = asyncio.get_running_loop().create_task(self._settled(run, accepted, after))
         try:
             async with asyncio.timeout(wait):
-                if not await self._is_driven(run):
-                    await self.settle_undriven(run)
-                return await self._settled(run, accepted, after)
+                pause = _LOOK_SECONDS
+                while not settled.done():
+                    # Also later on: a driver that is wedged in user code is killed after a while.
+                    if not await self._is_driven(run):
+                        await self.settle_undriven(run)
+                    await asyncio.wait([settled], timeout=pause)
+                    pause = min(2 * pause, _LOOK_SECONDS_MOST)
+                return settled.result()
         except TimeoutError:
             return await self._still_settling(run, accepted, after)
+        finally:
+            settled.cancel()
+            await asyncio.gather(settled, return_exceptions=True)
 
     async def _settled(self, run: str, accepted: str, after: int) -> Receipt:
         follower = self._journal.follow(run, after=after)
@@ -239,14 +276,15 @@ class Control:
     async def settle_undriven(self, run: str) -> None:
         """Settle what needs no user code on a run that nobody drives. Does nothing if somebody is faster."""
         try:
-            lease = await self._journal.claim(run, self._owner, seconds=_LEASE_SECONDS)
+            lease, dead = await claim(
+                self._journal, run, self._owner, seconds=_LEASE_SECONDS, at=self._clock(), buried=self._buried
+            )
         except JournalError:
             return
         try:
             state = await self._journal.load(run)
-            dead = lease.previous is not None and is_known_dead(lease.previous)
-            take = c.TakeOver(id=_new_id(), at=self._clock(), epoch=lease.epoch, owner_dead=dead, drives=False)
-            state = await self._append(state, take, lease.epoch)
+            claimed = c.TakeOver(id=_new_id(), at=self._clock(), epoch=lease.epoch, owner_dead=dead, drives=False)
+            state = await self._append(state, claimed, lease.epoch)
             await self._settle_all(state, lease.epoch)
         except StaleEpoch:
             pass  # a driver has taken it by force, and will settle what there is
@@ -255,9 +293,12 @@ class Control:
 
     async def _settle_all(self, state: State, epoch: int) -> State:
         effects = await self._journal.effects(state.run)
-        for order in orders(state, effects, at=self._clock()):
+        # An undo that nobody was there for is not late: it waits for a worker that has the agent.
+        for order in orders(state, effects, at=self._clock(), settle_seconds=math.inf):
             if isinstance(order, Settle) and state.verb(order.verb.id) is not None:
-                settle = c.SettleVerb(id=_new_id(), at=self._clock(), accepted=order.verb.id, effects=effects)
+                settle = c.SettleVerb(
+                    id=_new_id(), at=self._clock(), accepted=order.verb.id, effects=effects, settle_seconds=math.inf
+                )
                 state = await self._append(state, settle, epoch)
         return state
 

@@ -93,9 +93,12 @@ class _Cap(_Composable, frozen=True, omit_defaults=True):
     def label(self) -> str:
         return f"{type(self).__name__}({self._allowed():.15g})"
 
+    def standing(self, spent: Spent, grants: Mapping[str, int]) -> tuple[float | None, float]:
+        """What is used (None: not known) and what is allowed, grants included."""
+        return self._observed(spent), self._allowed() * (1 + grants.get(self.label, 0))
+
     def trips(self, spent: Spent, grants: Mapping[str, int]) -> tuple[Trip, ...]:
-        allowed = self._allowed() * (1 + grants.get(self.label, 0))
-        observed = self._observed(spent)
+        observed, allowed = self.standing(spent, grants)
         then: Then = self.then  # type: ignore[attr-defined]
         return (Trip(self.label, observed, allowed, then),) if observed is None or observed >= allowed else ()
 
@@ -146,8 +149,8 @@ class Repeats(_Count, tag="repeats", frozen=True, omit_defaults=True):
         if self.n > RECENT_CALLS // 2:
             raise ValueError(f"Repeats({self.n}) would never trip: at most {RECENT_CALLS // 2} rounds are remembered")
 
-    def trips(self, spent: Spent, grants: Mapping[str, int]) -> tuple[Trip, ...]:
-        return super().trips(spent, {})
+    def standing(self, spent: Spent, grants: Mapping[str, int]) -> tuple[float | None, float]:
+        return super().standing(spent, {})
 
     def _observed(self, spent: Spent) -> float:
         return max(_rounds(spent.recent, 1), _rounds(spent.recent, 2))

@@ -96,6 +96,8 @@ class RunFinished(Event, frozen=True, kw_only=True, tag="run.finished"):
 
 
 class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
+    """The task list as it stands now, those steps included that have begun."""
+
     steps: tuple[str, ...]
 
 
@@ -106,6 +108,12 @@ class StepStarted(Event, frozen=True, kw_only=True, tag="step.started"):
 
 class StepFinished(Event, frozen=True, kw_only=True, tag="step.finished"):
     step: int
+
+
+class VersionChosen(Event, frozen=True, kw_only=True, tag="version.chosen"):
+    """The program took the newer way at a place where it was changed on purpose."""
+
+    name: str
 
 
 # -- calls
@@ -164,6 +172,16 @@ class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):
     """False: the owner had the permit and never used it."""
     result: MaybeJson = None
     error: str | None = None
+
+
+class CallChecked(Event, frozen=True, kw_only=True, tag="call.checked"):
+    """The tool was asked whether a call in doubt happened. It helps a person to decide, and decides nothing itself."""
+
+    call: str
+    answer: Answer | None = None
+    """None: it could not tell."""
+    result: MaybeJson = None
+    note: str = ""
 
 
 class CallResolved(Event, frozen=True, kw_only=True, tag="call.resolved"):
@@ -305,8 +323,8 @@ class RetryScheduled(Event, frozen=True, kw_only=True, tag="retry.scheduled"):
 
 
 EVENTS: Final[tuple[type[Event], ...]] = (
-    RunCreated, RunStarted, RunFinished, PlanPublished, StepStarted, StepFinished,
-    CallStarted, CallFinished, CallAnswered, CallResolved,
+    RunCreated, RunStarted, RunFinished, PlanPublished, StepStarted, StepFinished, VersionChosen,
+    CallStarted, CallFinished, CallAnswered, CallChecked, CallResolved,
     EffectOpened, EffectSettled, EffectUndone, EffectInDoubt, EffectLeft, EffectReopened,
     VerbAccepted, VerbSettled, ReasonAdded, InstructionDelivered,
     ApprovalRequested, ApprovalDecided, ConditionTripped, WatcherFlagged, RetryScheduled,

@@ -41,7 +41,7 @@ from checkrein.core.state import AT_WORK, Approval, Instruction, LiveCall, Pendi
 from checkrein.core.table import SUPERSEDES
 from checkrein.core.words import CallKind, Decision, OnPause, Then, Verb, When
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """To be raised with every change that makes the same events fold into another state: old snapshots are then ignored."""
 
 _ASK: Final = "ask:"
@@ -123,15 +123,17 @@ def _finished(state: State, event: RunFinished) -> dict[str, Any]:
 
 
 def _plan_published(state: State, event: PlanPublished) -> dict[str, Any]:
-    return {"plan": event.steps, "steps_begun": 0, "steps_finished": 0, "step": None}
+    return {"plan": event.steps}
 
 
 def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
-    return {"step": event.title, "steps_begun": state.steps_begun + 1}
+    return {"step": event.title, "steps_begun": max(state.steps_begun, event.step)}
 
 
 def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
-    return {"step": None, "steps_finished": state.steps_finished + 1}
+    # Steps of a program may overlap; the latest to begin is the one that is shown as at work.
+    step = None if event.step == state.steps_begun else state.step
+    return {"step": step, "steps_finished": state.steps_finished + 1}
 
 
 # -- effects

@@ -86,13 +86,16 @@ def _noted(verbs: tuple[PendingVerb, ...], call: LiveCall, event: CallFinished) 
     if call.kind is CallKind.UNDO:
         return verbs
     return tuple(
-        _with_call(verb, call, event) if verb.superseded_by is None and _answers_for(verb, call) else verb
+        _with_call(verb, call, event) if verb.superseded_by is None and _answers_for(verb, call, event.call) else verb
         for verb in verbs
     )
 
 
-def _answers_for(verb: PendingVerb, call: LiveCall) -> bool:
-    """A redirect may be pending for long while other calls come and go: it answers for those it stopped."""
+def _answers_for(verb: PendingVerb, call: LiveCall, call_id: str) -> bool:
+    """A redirect may be pending for long while other calls come and go: it answers for those it stopped. An abort
+    answers for its one call."""
+    if verb.verb is Verb.ABORT:
+        return verb.call == call_id
     return verb.verb in _STOPPING and (verb.verb is not Verb.REDIRECT or call.stop is Verb.REDIRECT)
 
 

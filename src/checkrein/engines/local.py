@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final
-from weakref import WeakSet
 
 from checkrein.core.state import State
-from checkrein.core.words import EffectState, Status, Verb
-from checkrein.errors import JournalError, LeaseHeld, RunNotFound
+from checkrein.core.words import EffectState, Status
+from checkrein.errors import JournalError, LeaseHeld, RunNotFound, StaleEpoch
 from checkrein.journal.contract import Journal, Owner
+from checkrein.runtime.claiming import claim
 from checkrein.runtime.driver import Driver
-from checkrein.runtime.identity import is_known_dead
-from checkrein.runtime.leases import LEASE_SECONDS, LeaseKeeper
+from checkrein.runtime.leases import LEASE_SECONDS, LeaseKeeper, now
 from checkrein.runtime.spec import Program
 
 UNFINISHED: Final = frozenset(
@@ -38,39 +38,52 @@ class LocalEngine:
         self,
         journal: Journal,
         owner: Owner,
-        programs: Mapping[str, Program],
+        programs: MutableMapping[str, Program],
         *,
         clock: Callable[[], float] = time.time,
+        lease_seconds: float = LEASE_SECONDS,
         driver_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._journal = journal
         self._owner = owner
         self._programs = programs
         self._clock = clock
+        self._lease_seconds = lease_seconds
         self._options = dict(driver_options or {})
         self._drivers: dict[str, tuple[Driver, asyncio.Task[None]]] = {}
         self._taking: set[str] = set()
         self._tries: dict[str, int] = {}
-        self._later: WeakSet[asyncio.Task[None]] = WeakSet()
+        self._later: set[asyncio.Task[None]] = set()
         self._watching: list[asyncio.Task[None]] = []
-        self._keeper: LeaseKeeper | None = None
+        self._keeper: LeaseKeeper
+        self._orphans: set[str] = set()
+        """Finished runs that somebody else was undoing something of."""
+        self._buried: set[str] = set()
+        """Processes that are dead, and whose tools are known to be."""
         self._is_closing = False
 
     async def __aenter__(self) -> LocalEngine:
-        self._keeper = LeaseKeeper(self._journal, self._owner)
+        self._keeper = LeaseKeeper(self._journal, self._owner, lease_seconds=self._lease_seconds)
+        self._orphans.update(await self._journal.wanting_undo())
         await self._look_for_runs()
         loop = asyncio.get_running_loop()
-        self._watching = [loop.create_task(self._watch()), loop.create_task(self._reclaim())]
+        minding = (self._watch(), self._reclaim(), self._mind_leases())
+        self._watching = [loop.create_task(one) for one in minding]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._is_closing = True
-        for task in self._watching:
+        waiting = [*self._watching, *self._later]
+        for task in waiting:
             task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await asyncio.gather(*waiting, return_exceptions=True)
         await asyncio.gather(*(self._shut_down(driver, task) for driver, task in list(self._drivers.values())))
-        if self._keeper is not None:
-            await asyncio.to_thread(self._keeper.stop)
+        await asyncio.to_thread(self._keeper.stop)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs that are driven here."""
+        return tuple(self._drivers)
 
     def driver(self, run: str) -> Driver | None:
         """The driver of a run, if it lives here."""
@@ -82,14 +95,27 @@ class LocalEngine:
     async def _watch(self) -> None:
         async for runs in self._journal.changes():
             for run in runs:
-                await self.take_up(run)
+                with suppress(JournalError):  # if it does not answer now, the next look will find the run
+                    await self.take_up(run)
 
     async def _reclaim(self) -> None:
         while True:
             await asyncio.sleep(RECLAIM_SECONDS)
-            await self._look_for_runs()
+            with suppress(JournalError):
+                await self._look_for_runs()
+
+    async def _mind_leases(self) -> None:
+        """A driver whose lease could not be renewed gives its run up before somebody else can claim it."""
+        while True:
+            await asyncio.sleep(min(0.5, self._lease_seconds / 20))
+            for run, (driver, _) in list(self._drivers.items()):
+                if not self._keeper.holds(run):
+                    driver.lose_lease()
 
     async def _look_for_runs(self) -> None:
+        for run in list(self._orphans):
+            self._orphans.discard(run)
+            await self.take_up(run)
         for agent in list(self._programs):
             for row in await self._journal.runs(status=UNFINISHED, agent=agent, limit=10_000):
                 await self.take_up(row.id)
@@ -110,16 +136,29 @@ class LocalEngine:
             program = self._programs.get(state.agent)
             if program is None or self._is_closing or not await self._needs_driver(state):
                 return
-            previous = await self._journal.lease(run)
-            dead = previous is not None and is_known_dead(previous.owner)
-            lease = await self._journal.claim(run, self._owner, seconds=LEASE_SECONDS, force=dead)
-        except LeaseHeld:
+            sent = now()
+            lease, dead = await claim(
+                self._journal, run, self._owner, seconds=self._lease_seconds, at=self._clock(), buried=self._buried
+            )
+        except (LeaseHeld, StaleEpoch):
+            if state.is_finished:
+                self._orphans.add(run)
             self._try_again(run)  # perhaps only control, which settles something and lets it go
             return
         except RunNotFound:
             return
         self._tries.pop(run, None)
-        driver = Driver(self._journal, program, lease, owner_dead=dead, clock=self._clock, **self._options)
+        self._keeper.keep(run, sent)
+        driver = Driver(
+            self._journal,
+            program,
+            lease,
+            owner_dead=dead,
+            clock=self._clock,
+            hire=self.hire,
+            holds=lambda: self._keeper.holds(run),
+            **self._options,
+        )
         task = asyncio.get_running_loop().create_task(self._drive(run, driver), name=f"driver {run}")
         self._drivers[run] = (driver, task)
 
@@ -127,26 +166,52 @@ class LocalEngine:
         left = self._tries.get(run, TRIES)
         if left and not self._is_closing:
             self._tries[run] = left - 1
-            loop = asyncio.get_running_loop()
-            loop.call_later(TRY_AGAIN_SECONDS, lambda: self._later.add(loop.create_task(self.take_up(run))))
+            task = asyncio.get_running_loop().create_task(self._take_up_later(run))
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
         else:
             self._tries.pop(run, None)
+
+    async def _take_up_later(self, run: str) -> None:
+        await asyncio.sleep(TRY_AGAIN_SECONDS)
+        with suppress(JournalError):  # if it does not answer now, the next look will find the run
+            await self.take_up(run)
 
     async def _drive(self, run: str, driver: Driver) -> None:
         try:
             await driver.drive()
         finally:
             self._drivers.pop(run, None)
+            self._keeper.forget(run)
             with suppress(JournalError):
                 await asyncio.shield(self._journal.release(driver.lease))
+        if driver.state.is_finished and not self._is_closing:
+            await self._next_of(driver.state.thread)
+
+    async def _next_of(self, thread: str) -> None:
+        """A run has ended: the next one of its thread may begin."""
+        for row in await self._journal.runs(thread=thread, status={Status.QUEUED}, limit=1000):
+            await self.take_up(row.id)
 
     async def _needs_driver(self, state: State) -> bool:
         if state.is_finished:
             left = await self._journal.effects(state.run, {EffectState.OPEN})
             return any(effect.wanted for effect in left)
         if state.status is Status.PAUSED:
-            return state.resumes_itself or state.pending(Verb.ASK) is not None
-        return True
+            return state.resumes_itself or bool(state.verbs)
+        return state.status is not Status.QUEUED or not await self._waits_its_turn(state)
+
+    async def _waits_its_turn(self, state: State) -> bool:
+        """Whether an earlier run of the same thread is not finished."""
+        rows = await self._journal.runs(thread=state.thread, status=UNFINISHED, limit=1000)
+        earlier = itertools.dropwhile(lambda row: row.id != state.run, rows)
+        return any(row.id != state.run and row.parent is None for row in earlier)
+
+    async def hire(self, program: Program | None, run: str) -> None:
+        """Drive a sub-run here, if this process has its program."""
+        if program is not None:
+            self._programs.setdefault(program.name, program)
+        await self.take_up(run)
 
     async def _shut_down(self, driver: Driver, task: asyncio.Task[None]) -> None:
         with suppress(Exception):

@@ -22,7 +22,7 @@ import msgspec
 from checkrein.core.effects import Effect
 from checkrein.core.events import Event, RunCreated
 from checkrein.core.state import State
-from checkrein.core.words import EffectState, Status
+from checkrein.core.words import TERMINAL, EffectState, Status
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -91,11 +91,25 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A piece of streamed text: `offset` counts characters from the beginning of the call's text."""
+    """A piece of streamed text: `offset` counts characters from the beginning of the call's text.
+
+    `call` is as `stream_of` names it: each attempt of a call has a text of its own.
+    """
 
     call: str
     offset: int
     text: str
+
+
+def stream_of(call: str, attempt: int) -> str:
+    """The name of the text of one attempt: the call's own for the first one, then `c3#2` and so on."""
+    return call if attempt == 1 else f"{call}#{attempt}"
+
+
+def attempt_of(stream: str) -> tuple[str, int]:
+    """The call and the attempt behind the name of a text."""
+    call, _, attempt = stream.rpartition("#")
+    return (call, int(attempt)) if call and attempt.isdecimal() else (stream, 1)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -191,6 +205,17 @@ class Journal(ABC):
 
         `root` selects a run's descendants.
         """
+
+    async def wanting_undo(self) -> tuple[str, ...]:
+        """The finished runs with an effect whose undo was asked for and is not done yet."""
+        found: list[str] = []
+        page = await self.runs(status=TERMINAL, limit=1000)
+        while page:
+            for row in page:
+                if any(effect.wanted for effect in await self.effects(row.id, {EffectState.OPEN})):
+                    found.append(row.id)
+            page = await self.runs(status=TERMINAL, limit=1000, before=page[-1].id)
+        return tuple(found)
 
     @abstractmethod
     async def verify(self, run: str) -> int:

@@ -7,9 +7,10 @@ every worker starts with it.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
@@ -42,7 +43,15 @@ class Call:
     """One call of a tool, as the tool sees it."""
 
     def __init__(
-        self, *, id: str, key: str, attempt: int, arguments: Mapping[str, Any], folder: Path, control: Control
+        self,
+        *,
+        id: str,
+        key: str,
+        attempt: int,
+        arguments: Mapping[str, Any],
+        folder: Path,
+        control: Control,
+        deps: Callable[[], Any] | None = None,
     ) -> None:
         self.id = id
         """Names the call within its run."""
@@ -52,6 +61,12 @@ class Call:
         self.arguments = arguments
         self._files = CallFiles(folder)
         self._control = control
+        self._deps = deps
+
+    @property
+    def deps(self) -> Any:
+        """What the agent was given as `deps`, or what that function makes: once in each process. None without one."""
+        return None if self._deps is None else self._deps()
 
     def __repr__(self) -> str:
         return f"<Call {self.id} attempt {self.attempt}>"
@@ -117,6 +132,12 @@ class Shield:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, trace)
+
+
+@cache
+def made_by(factory: Callable[[], Any]) -> Any:
+    """What `factory` makes, which is asked once."""
+    return factory()
 
 
 _current: ContextVar[Call | None] = ContextVar("checkrein_call", default=None)

@@ -13,13 +13,13 @@ import msgspec
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
-from checkrein.core.events import CallResolved
+from checkrein.core.events import EffectSettled
 from checkrein.core.verdict import Refusal
-from checkrein.core.words import Answer, Outcome, Status
+from checkrein.core.words import Outcome, Status
 from checkrein.errors import CallFailed, Fenced, Interrupted, RunOver
 from checkrein.runtime.desk import Desk, Flight
-from checkrein.runtime.replay import Ending, PastCall, Replay, request_key
-from checkrein.runtime.scribe import CommandRefused
+from checkrein.runtime.replay import Ending, Past, PastCall, Replay, ending_of, request_key
+from checkrein.runtime.scribe import CommandRefused, OwnershipLost
 from checkrein.runtime.spec import Ended, Performance, Permit, Spec, fingerprint
 
 
@@ -33,7 +33,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Calling:
-    """Makes the calls of one program. `number` is how many are recorded already."""
+    """Makes the calls of one program. `number` is the highest that is recorded already."""
 
     def __init__(self, desk: Desk, replay: Replay, number: int, began_at: float) -> None:
         self._desk = desk
@@ -57,12 +57,15 @@ class Calling:
 
     async def _live(self, spec: Spec, call: str, mark: str, past: PastCall | None) -> Result:
         instruction = None if past is None else past.instruction
+        is_begun = past is not None and past.attempts > 0
         while True:
-            ending = await self._resolved(call)
-            if ending is not None:
+            await self._word(call)
+            if is_begun and (ending := await self._over(call)) is not None:
                 self.at = max(self.at, ending.at)
                 return _result(call, ending, instruction)
             await self._desk.gate()
+            if is_begun and call not in self._desk.state.again:
+                continue  # a verb came while it waited here: it is not to be tried again after all
             delivered = self._desk.state.instruction if spec.carries else None
             instruction = delivered.text if delivered is not None else instruction
             arguments = spec.arguments_with(instruction)
@@ -77,6 +80,7 @@ class Calling:
                 run=self._desk.run, call=call, key=key, attempt=attempt, arguments=arguments, instruction=instruction
             )
             ended, at = await self.perform(spec, permit)
+            is_begun = True
             if call in self._desk.state.again:
                 continue
             self.at = max(self.at, at)
@@ -84,24 +88,22 @@ class Calling:
                 await asyncio.get_running_loop().create_future()  # the program is over; its task will be cancelled
             return _result(call, Ending(ended.outcome, ended.result, ended.error, at), instruction)
 
-    async def _resolved(self, call: str) -> Ending | None:
-        """Wait while nobody knows whether the call happened; then what a person said, unless it is to be done again."""
+    async def _word(self, call: str) -> None:
+        """Wait while nobody knows whether the call happened, and the program has to be told."""
         while (doubt := self._desk.state.doubts.get(call)) is not None and doubt.person and doubt.blocks:
             await self._desk.change()
-            if call not in self._desk.state.doubts:
-                return await self._word_on(call)
-        return None
 
-    async def _word_on(self, call: str) -> Ending | None:
-        if call in self._desk.state.again:
+    async def _over(self, call: str) -> Ending | None:
+        """How a call ended that was begun before; None when it is to be tried again, or nothing goes on any more.
+
+        Read as a replay would read it, so that a program never sees one ending now and another after a restart.
+        """
+        state = self._desk.state
+        if call in state.again or state.status is Status.CANCELLING or state.is_finished:
             return None
-        for record in reversed(await self._desk.journal.read(self._desk.run)):
-            if isinstance(record.event, CallResolved) and record.event.call == call:
-                result = record.event.result
-                value = b"null" if result is None else bytes(result)
-                happened = record.event.answer is Answer.HAPPENED
-                return Ending(Outcome.COMPLETED if happened else Outcome.ABORTED, value, at=record.event.at)
-        return Ending(Outcome.ABORTED, at=self.at)
+        await self._desk.scribe.flush()
+        past = Past(await self._desk.journal.read(self._desk.run)).calls.get(call)
+        return None if past is None else past.ending
 
     async def _consent(self, spec: Spec, call: str, mark: str, arguments: bytes) -> bool:
         """Whether the call may go on to its permit; asks for an approval, and waits for it, where one is needed."""
@@ -124,7 +126,7 @@ class Calling:
         while (approval := self._desk.state.approvals.get(call)) is not None and approval.decision is None:
             await self._desk.change()
         if approval is None:
-            raise CallFailed(f"{spec.name} was not approved.", name=spec.name, error="not approved")
+            _result(call, ending_of(self._desk.decisions[call]), None)
         return True
 
     async def _permitted(
@@ -139,6 +141,7 @@ class Calling:
             name=spec.name,
             attempt=attempt,
             key=f"{self._desk.run}/{call}",
+            step=spec.step,
             arguments=msgspec.Raw(arguments),
             fingerprint=mark,
             place=spec.place,
@@ -172,7 +175,12 @@ class Calling:
             raise CallFailed(refusal.message, name="", error=refusal.code)
 
     async def perform(self, spec: Spec, permit: Permit) -> tuple[Ended, float]:
-        """Make a permitted call, and note how it ended and when."""
+        """Make a permitted call, and note how it ended and when.
+
+        Raises `OwnershipLost`, and then it was not begun, when the lease has run out since the permit.
+        """
+        if not self._desk.is_ours():
+            raise OwnershipLost
         live = self._desk.state.live.get(permit.call)
         if live is not None and live.stop is not None:
             # The verb was faster than we were: the call has its permit and never began.
@@ -191,15 +199,15 @@ class Calling:
         self._desk.flights[permit.call] = Flight(permit.call, performance)
         self._desk.stir.set()
         try:
-            return await self._end_of(permit, performance)
+            return await self._end_of(spec, permit, performance)
         finally:
             self._desk.flights.pop(permit.call, None)
             self._desk.held -= {permit.call}
 
-    async def _end_of(self, permit: Permit, performance: Performance) -> Ended:
+    async def _end_of(self, spec: Spec, permit: Permit, performance: Performance) -> Ended:
         """Wait for the end of a call. A program that no longer wants it stops it: it is aborted, and recorded so."""
         try:
-            return await performance.ended()
+            return await _in_time(performance, spec.timeout_seconds)
         except asyncio.CancelledError:
             await asyncio.shield(performance.abort())
             self.record(permit.call, permit.attempt, await performance.ended(), self._desk.now())
@@ -207,22 +215,12 @@ class Calling:
 
     def record(self, call: str, attempt: int, ended: Ended, at: float) -> None:
         """Note how a call of this driver ended."""
-        command = c.FinishCall(
-            id=f"{call}#{attempt}.finished",
-            at=at,
-            call=call,
-            outcome=ended.outcome,
-            result=None if ended.result is None else msgspec.Raw(ended.result),
-            error=ended.error,
-            usage=ended.usage,
-            chunks=ended.chunks,
-            chars=ended.chars,
-            chunk_hash=ended.chunk_hash,
-            tokens_after_stop=ended.tokens_after_stop,
-        )
+        self._desk.endings[call] = ended
+        command = finishing(call, attempt, ended, at)
         verdict = decide(self._desk.state, command)
         if isinstance(verdict, tuple):
-            self._desk.scribe.note(*verdict)
+            settled = (EffectSettled(id=f"{command.id}.settled", at=at, effect=call),) if ended.settled else ()
+            self._desk.scribe.note(*verdict, *settled)
             self._desk.stir.set()
 
     def _next(self) -> str:
@@ -230,9 +228,42 @@ class Calling:
         return f"c{self._number}"
 
 
+def finishing(call: str, attempt: int, ended: Ended, at: float) -> c.FinishCall:
+    """What is recorded of the end of a call."""
+    return c.FinishCall(
+        id=f"{call}#{attempt}.finished",
+        at=at,
+        call=call,
+        outcome=ended.outcome,
+        result=None if ended.result is None else msgspec.Raw(ended.result),
+        error=ended.error,
+        usage=ended.usage,
+        chunks=ended.chunks,
+        chars=ended.chars,
+        chunk_hash=ended.chunk_hash,
+        tokens_after_stop=ended.tokens_after_stop,
+    )
+
+
+async def _in_time(performance: Performance, seconds: float | None) -> Ended:
+    """How a call ended; one that takes longer than its tool allows is stopped, and says so."""
+    if seconds is None:
+        return await performance.ended()
+    try:
+        async with asyncio.timeout(seconds):
+            return await performance.ended()
+    except TimeoutError:
+        await performance.abort()
+    ended = await performance.ended()
+    if ended.outcome in (Outcome.COMPLETED, Outcome.FAILED):
+        return ended
+    error = f"It did not end within {seconds:g} s and was stopped; it may have partly happened."
+    return msgspec.structs.replace(ended, error=error)
+
+
 def _result(call: str, ending: Ending, instruction: str | None) -> Result:
     if ending.outcome is Outcome.COMPLETED:
         return Result(call, ending.result, instruction, ending.at)
-    if ending.outcome is Outcome.FAILED:
+    if ending.outcome is Outcome.FAILED or ending.error is not None:
         raise CallFailed(ending.error or "it failed", error=ending.error or "", call=call)
     raise Interrupted("Interrupted; it may have partly happened.", call=call, partial=ending.result)

@@ -10,13 +10,14 @@ import msgspec
 
 from checkrein.core import commands as c
 from checkrein.core.effects import Effect
+from checkrein.core.events import ApprovalDecided, CallFinished, RunStarted
 from checkrein.core.orders import may_permit
 from checkrein.core.state import State
 from checkrein.core.words import Status, Verb
 from checkrein.errors import RunOver
 from checkrein.journal.contract import Journal, Lease, Recorded
-from checkrein.runtime.scribe import CommandRefused, Scribe
-from checkrein.runtime.spec import Performance
+from checkrein.runtime.scribe import CommandRefused, OwnershipLost, Scribe
+from checkrein.runtime.spec import Ended, Performance
 
 
 class Flight(msgspec.Struct):
@@ -30,16 +31,29 @@ class Flight(msgspec.Struct):
 class Desk:
     """`stir` is set whenever there may be something to do."""
 
-    def __init__(self, journal: Journal, lease: Lease, state: State, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        lease: Lease,
+        state: State,
+        clock: Callable[[], float],
+        holds: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`holds` says whether the lease still holds, by this process's own clock."""
         self.journal = journal
         self.lease = lease
         self.stir = asyncio.Event()
         self.flights: dict[str, Flight] = {}
         self.held: frozenset[str] = frozenset()
         """Calls that are frozen."""
-        self.scribe = Scribe(journal, state, lease.epoch, self._heard)
+        self.endings: dict[str, Ended] = {}
+        """How calls of this driver ended, as far as the journal does not know it yet."""
+        self.scribe = Scribe(journal, state, lease.epoch, self._heard, self.stir.set)
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.decisions: dict[str, ApprovalDecided] = {}
+        """What people have said about approvals since this driver began."""
         self._clock = clock
+        self._holds = holds
         self._ids = 0
         self._changed: set[asyncio.Future[None]] = set()
 
@@ -58,6 +72,18 @@ class Desk:
         """An id that no other driver of this run makes."""
         self._ids += 1
         return f"{what}.{self.lease.epoch}.{self._ids}"
+
+    # -- owning
+
+    def is_ours(self) -> bool:
+        """Whether this driver may begin something. When its lease is over it is lost, whoever has noticed by then."""
+        if not self.scribe.is_lost and not self._holds():
+            self.lose()
+        return not self.scribe.is_lost
+
+    def lose(self) -> None:
+        """Somebody else drives the run by now, or soon may: begin nothing more, and record nothing more."""
+        self.scribe.lose()
 
     # -- doing
 
@@ -79,11 +105,25 @@ class Desk:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
         self.stir.set()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OwnershipLost):
+            told = {"message": f"Something of run {self.run} failed", "exception": error, "task": task}
+            asyncio.get_running_loop().call_exception_handler(told)
 
     # -- waiting
 
     def _heard(self, record: Recorded) -> None:
         """Something was committed: look whether there is anything to do, and let those who wait look again."""
+        match record.event:
+            case ApprovalDecided(call=call):
+                self.decisions[call] = record.event
+            case RunStarted(epoch=epoch) if epoch > self.lease.epoch:
+                self.lose()
+            case CallFinished(call=call, abandoned=abandoned):
+                if not abandoned:
+                    self.endings.pop(call, None)
+                elif call in self.flights:
+                    self.lose()
         self.stir.set()
         changed, self._changed = self._changed, set()
         for waiter in changed:

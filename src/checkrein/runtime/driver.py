@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,7 +19,14 @@ import msgspec
 from checkrein.core import commands as c
 from checkrein.core.effects import Effect
 from checkrein.core.ends import RUNTIME
-from checkrein.core.events import UNDO_PREFIX, CallAnswered, Event, Need, WatcherFlagged
+from checkrein.core.events import (
+    CallAnswered,
+    Event,
+    Need,
+    RunCreated,
+    VersionChosen,
+    WatcherFlagged,
+)
 from checkrein.core.orders import (
     Abort,
     AnswerQuestion,
@@ -33,23 +40,38 @@ from checkrein.core.orders import (
     orders,
 )
 from checkrein.core.state import PendingVerb, State
-from checkrein.core.words import CallKind, Status, Verb
-from checkrein.errors import JournalError, ReplayDiverged, RunOver
-from checkrein.journal.contract import Journal, Lease
+from checkrein.core.words import Answer, CallKind, Outcome, Status, Verb
+from checkrein.errors import CheckreinError, ReplayDiverged, RunOver, StaleEpoch, StoreUnavailable
+from checkrein.journal.contract import Journal, Lease, stream_of
 from checkrein.journal.rules import answer_id
 from checkrein.runtime.calling import Calling, Result
-from checkrein.runtime.desk import Desk
+from checkrein.runtime.checking import CHECK_PREFIX, CHECK_SECONDS, checked
+from checkrein.runtime.desk import Desk, Flight
+from checkrein.runtime.former import LOOK_SECONDS, answered, answers_for_the_dead, has_unanswered
+from checkrein.runtime.handing_over import hand_over, stop_flights
 from checkrein.runtime.replay import Past, Replay
 from checkrein.runtime.scribe import CommandRefused, OwnershipLost
-from checkrein.runtime.spec import Permit, Program, Spec
+from checkrein.runtime.secrets import OFF, Secrets
+from checkrein.runtime.spec import Ended, Performance, Permit, Program, Spec
+from checkrein.runtime.subruns import SubRun
+from checkrein.runtime.timing import time_is_up, time_left
 from checkrein.runtime.undoing import Undoing
 
 EVICT_SECONDS: Final = 60.0
 """How long a paused run waits in memory; after that it is let go, and played again when it is resumed."""
 SHUT_DOWN_SECONDS: Final = 10.0
+LOST: Final = (OwnershipLost, StaleEpoch, StoreUnavailable)
+"""The run is somebody else's by now, or it cannot be told: let go of it, and leave it to whoever claims it next."""
+
+Hire = Callable[[Program | None, str], Awaitable[None]]
+"""Sees to it that somebody drives a sub-run, whose program is given if this process has it."""
 
 Chunked = Callable[[str, str, int, str], None]
 """Told each piece of streamed text: run, call, offset, text."""
+
+
+async def _nobody(program: Program | None, run: str) -> None:
+    """Whoever has the agent will find the run by itself."""
 
 
 def _unheard(run: str, call: str, offset: int, text: str) -> None:
@@ -69,24 +91,36 @@ class Driver:
         settle_seconds: float = c.SETTLE_SECONDS,
         evict_seconds: float = EVICT_SECONDS,
         stage: Any = None,
+        secrets: Secrets = OFF,
+        hire: Hire = _nobody,
         on_chunk: Chunked = _unheard,
         clock: Callable[[], float] = time.time,
+        holds: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`holds` says whether the lease still holds, by this process's own clock."""
         self.journal = journal
         self.lease = lease
         self.run = lease.run
         self.stage = stage
         """Where tools are performed."""
+        self.secrets = secrets
+        """What is taken out of everything that comes in."""
         self._program = program
         self._owner_dead = owner_dead
         self._settle_seconds = settle_seconds
         self._evict_seconds = evict_seconds
+        self._hire = hire
         self._on_chunk = on_chunk
         self._clock = clock
+        self._holds = holds
         self._answering: set[str] = set()
         self._answers: dict[str, str] = {}
+        self._checked: set[str] = set()
+        self._late: set[asyncio.Task[None]] = set()
+        self._versions: dict[str, bool] = {}
         self._uuids = 0
         self._idle_since: float | None = None
+        self._look_at = 0.0
         self._is_shutting_down = False
         self._wants_undo = False
         self._past: Past
@@ -119,23 +153,28 @@ class Driver:
                     pid=self.lease.owner.pid,
                 )
             )
+            await self._rewind()  # only now is everything recorded that the driver before left in flight
             await self._resume_itself()
             desk.start(self._follow())
             self._wants_undo = self.state.is_finished  # until the ledger says otherwise
             if not self.state.is_finished:
                 desk.start(self._play())
             await self._obey_until_over()
-        except OwnershipLost:
-            await self._answer_for_everything()
+        except LOST:
+            desk.lose()
+            await hand_over(desk)
         finally:
             await self._stop_everything()
 
+    def lose_lease(self) -> None:
+        """The lease runs out: begin nothing more, and stop every call before somebody else can claim the run."""
+        if not self._desk.scribe.is_lost:
+            self._desk.lose()
+            self._desk.start(stop_flights(self._desk))
+
     async def _prepare(self) -> None:
-        """Read what is recorded. Nothing is appended yet."""
-        self._past = Past(await self.journal.read(self.run))
-        self._replay = Replay(self._past)
-        self._desk = Desk(self.journal, self.lease, await self.journal.load(self.run), self._clock)
-        self._calling = Calling(self._desk, self._replay, len(self._past.calls), self._past.began_at)
+        """Read where the run stands. Nothing is appended yet."""
+        self._desk = Desk(self.journal, self.lease, await self.journal.load(self.run), self._clock, self._holds)
         self._undoing = Undoing(self._desk, lambda effect, call: self._program.undo(effect, call, self))
 
     async def _obey_until_over(self) -> None:
@@ -145,6 +184,8 @@ class Driver:
                 raise OwnershipLost
             desk.stir.clear()
             await self._obey()
+            await self._mind_the_time()
+            await self._mind_former_owners()
             if not self._is_over():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._next_deadline()):
@@ -167,13 +208,22 @@ class Driver:
         return time.monotonic() - self._idle_since >= self._evict_seconds
 
     def _next_deadline(self) -> float | None:
-        """When the clock alone gives the driver something to do: a late cancel, or a pause that lasts."""
+        """When the clock alone gives the driver something to do: a late cancel, a pause that lasts, time used up."""
         if self._idle_since is not None:
             return max(0.01, self._idle_since + self._evict_seconds - time.monotonic())
+        deadlines = [] if (left := time_left(self.state, self._desk.now())) is None else [left]
         cancel = self.state.pending(Verb.CANCEL)
-        if cancel is None:
-            return None
-        return max(0.01, cancel.accepted_at + self._settle_seconds - self._desk.now())
+        if cancel is not None:
+            deadlines = [max(0.01, cancel.accepted_at + self._settle_seconds - self._desk.now())]
+        if has_unanswered(self.state):
+            deadlines.append(LOOK_SECONDS)
+        return min(deadlines, default=None)
+
+    async def _mind_the_time(self) -> None:
+        """A cap on the time at work holds also while a call takes long."""
+        trip = time_is_up(self.state, self._desk.now())
+        if trip is not None:
+            await self._desk.try_to(c.TripCondition(id=self._desk.new_id("cap"), at=self._desk.now(), trip=trip))
 
     async def shut_down(self) -> None:
         """Pause the run durably; it resumes itself at the next start, unless a person had paused it."""
@@ -200,45 +250,46 @@ class Driver:
             self._desk.scribe.absorb(record)
 
     async def _stop_everything(self) -> None:
-        for flight in list(self._desk.flights.values()):
-            with suppress(Exception):
-                await flight.performance.abort()
+        await stop_flights(self._desk)
         tasks = list(self._desk.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _answer_for_everything(self) -> None:
-        """Somebody else drives the run: stop what is in flight, say once what became of each call, and let go."""
-        flights = dict(self._desk.flights)
-        await asyncio.gather(*(flight.performance.abort() for flight in flights.values()), return_exceptions=True)
-        epoch = self.lease.epoch
-        for call, flight in flights.items():
-            if call.startswith(UNDO_PREFIX):
-                continue
-            ended = await flight.performance.ended()
-            answer = CallAnswered(
-                id=answer_id(call, epoch),
-                at=self._desk.now(),
-                call=call,
-                epoch=epoch,
-                outcome=ended.outcome,
-                error=ended.error,
-                result=None if ended.result is None else msgspec.Raw(ended.result),
-            )
-            with suppress(JournalError):
-                await self.journal.append(self.run, [answer], after=0, epoch=epoch)
+        with suppress(OwnershipLost):
+            await self._desk.scribe.flush()  # how they ended
 
     # -- the program
 
     async def _play(self) -> None:
+        while True:
+            try:
+                await self._play_once()
+            except ReplayDiverged as diverged:
+                for flight in list(self._desk.flights.values()):
+                    await flight.performance.abort()
+                remedy = "Put the program back and resume, or cancel."
+                await self.need(Need(code=diverged.code, what=diverged.message, remedy=remedy))
+                await self._rewind()
+            else:
+                return
+
+    async def _rewind(self) -> None:
+        """Make ready to play the program from its beginning again."""
+        await self._desk.scribe.flush()
+        self._past = Past(await self.journal.read(self.run))
+        self._replay = Replay(self._past)
+        self._calling = Calling(self._desk, self._replay, self._past.number, self._past.began_at)
+        self._uuids = 0
+        self._versions = {}
+
+    async def _play_once(self) -> None:
         try:
             result = await self._program.play(self)
             self._replay.check_all_asked()
-        except OwnershipLost:
-            self._desk.stir.set()
-        except ReplayDiverged as diverged:
-            await self.need(Need(code=diverged.code, what=diverged.message, remedy="Put the program back, or cancel."))
+        except LOST:
+            self._desk.lose()
+        except ReplayDiverged:
+            raise
         except Exception as error:
             await self._end(Status.FAILED, error=f"{type(error).__name__}: {error}")
         else:
@@ -257,6 +308,7 @@ class Driver:
             return
         effects = await self._desk.effects()
         self._wants_undo = any(e.wanted and e.undo is not None and not state.is_blocked(e.id) for e in effects)
+        self._check_doubts()
         due = orders(
             self.state, effects, at=self._desk.now(), held=self._desk.held, settle_seconds=self._settle_seconds
         )
@@ -274,15 +326,33 @@ class Driver:
             case UndoEffect(effect=effect):
                 self._undoing.start(effect, effects)
             case TakeAnswer(call=call, answer=answer):
-                resolve = c.ResolveCall(id=f"{call}.answer", at=self._desk.now(), by="owner", call=call, answer=answer)
-                await self._desk.try_to(resolve)
+                await self._take_answer(call, answer)
             case AnswerQuestion(verb=verb) if verb.id not in self._answering:
                 self._answering.add(verb.id)
                 self._desk.start(self._answer(verb))
             case Settle(verb=verb):
-                await self._settle(verb, effects)
+                await self._settle(verb)
             case _:
                 pass
+
+    async def _take_answer(self, call: str, answer: Answer) -> None:
+        """The former owner has said what became of a call, and with which result."""
+        said = await answered(self.journal, self.run, call)
+        resolve = c.ResolveCall(
+            id=self._desk.new_id("answer"),
+            at=self._desk.now(),
+            by="owner",
+            call=call,
+            answer=answer,
+            result=None if said is None else said.result,
+        )
+        await self._desk.try_to(resolve)
+
+    async def _mind_former_owners(self) -> None:
+        """Whoever drove the run before may have died since."""
+        if has_unanswered(self.state) and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            self._desk.scribe.note(*await answers_for_the_dead(self.journal, self.state, self._desk.now()))
 
     def _abort(self, call: str) -> None:
         flight = self._desk.flights.get(call)
@@ -301,9 +371,32 @@ class Driver:
         if flight is not None:
             await flight.performance.go_on()
 
-    async def _settle(self, verb: PendingVerb, effects: tuple[Effect, ...]) -> None:
+    def _check_doubts(self) -> None:
+        """Ask the tools of calls in doubt whether they happened, once each, as a help for whoever decides."""
+        for call, doubt in self.state.doubts.items():
+            if doubt.person and doubt.effect is not None and call not in self._checked:
+                self._checked.add(call)
+                self._desk.start(self._check(call))
+
+    async def _check(self, call: str) -> None:
+        performance = self._program.check(await self._undoing.call_of(call), self)
+        if performance is None:
+            return
+        self._desk.flights[CHECK_PREFIX + call] = Flight(CHECK_PREFIX + call, performance)
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                ended = await performance.ended()
+        except TimeoutError:
+            await performance.abort()
+            ended = Ended(outcome=Outcome.FAILED, error=f"it did not end within {CHECK_SECONDS:g} s")
+        finally:
+            self._desk.flights.pop(CHECK_PREFIX + call, None)
+        self._desk.scribe.note(checked(ended, id=self._desk.new_id("checked"), at=self._desk.now(), call=call))
+
+    async def _settle(self, verb: PendingVerb) -> None:
         desk = self._desk
         await desk.scribe.flush()
+        effects = await desk.effects()  # not those the order was made from: an undo may have ended since
         settle = c.SettleVerb(
             id=desk.new_id("settled"),
             at=desk.now(),
@@ -347,6 +440,8 @@ class Driver:
 
         Raises `Interrupted` when a person stopped it, `CallFailed` when it failed or was declined.
         """
+        if isinstance(spec.arguments, bytes):
+            spec = msgspec.structs.replace(spec, arguments=self.secrets.json(spec.arguments))
         return await self._calling.call(spec)
 
     def has_recorded(self, place: str) -> bool:
@@ -364,12 +459,14 @@ class Driver:
         """Finish the run. False when it cannot finish now: paused, an instruction has come, an approval is pending."""
         for flight in list(self._desk.flights.values()):
             await flight.performance.abort()
+        if self.state.verbs:
+            await self._desk.scribe.flush()  # or the ledger would not know what a redirect has just interrupted
         command = c.FinishRun(
             id=self._desk.new_id("end"),
             at=self._desk.now(),
             status=status,
-            result=None if result is None else msgspec.Raw(result),
-            error=error,
+            result=None if result is None else msgspec.Raw(self.secrets.json(result)),
+            error=None if error is None else self.secrets.text(error),
             undelivered_ok=undelivered_ok,
             effects=await self.journal.effects(self.run),
         )
@@ -396,18 +493,86 @@ class Driver:
         self._uuids += 1
         return uuid.uuid5(uuid.NAMESPACE_OID, f"{self.run}/{self._uuids}")
 
+    def version(self, name: str) -> bool:
+        """Whether to take the newer way of a program that was changed on purpose at this place.
+
+        False while a run that came by here before the change is played again, and from then on for that run.
+        """
+        event = VersionChosen(id=f"version.{name}", at=0.0, name=name)
+        if name not in self._versions:
+            self._versions[name] = event.id in self._past.steps or self._replay.is_over
+        if self._versions[name]:
+            self.note_once(event)
+        return self._versions[name]
+
+    def sub_run(self, program: Program, goal: str, *, place: str = "", step: int | None = None) -> Spec:
+        """The call that begins a sub-run and waits for it."""
+        state, goal = self.state, self.secrets.text(goal)
+
+        def perform(permit: Permit) -> Performance:
+            run = f"{self.run}.{permit.call}"
+            created = RunCreated(
+                id=f"{run}.created",
+                at=self._desk.now(),
+                run=run,
+                agent=program.name,
+                goal=goal,
+                thread=run,
+                owner=state.owner,
+                parent=self.run,
+                root=state.root or self.run,
+                stop_when=getattr(program, "stop_when", None),
+            )
+            return SubRun(
+                self.journal,
+                created,
+                hire=lambda: self._hire(program, run),
+                clock=self._desk.now,
+                undo=lambda: self.state.undo,
+                settle_seconds=self._settle_seconds,
+                on_held=self.look_again,
+            )
+
+        arguments = msgspec.json.encode({"goal": goal})
+        return Spec(kind=CallKind.RUN, name=program.name, perform=perform, arguments=arguments, place=place, step=step)
+
+    async def change(self) -> None:
+        """Return at the next change of the run."""
+        await self._desk.change()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside the program; it ends with the driver at the latest."""
+        return self._desk.start(work)
+
     def look_again(self) -> None:
         """Something outside the journal has changed, such as a call that has come to rest."""
         self._desk.stir.set()
 
+    def ended_late(self, call: str) -> None:
+        """A call that could not be stopped has ended after all: from now on nothing keeps its effect from being undone."""
+        task = asyncio.get_running_loop().create_task(self._answer_late(call))  # this driver may be over by now
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _answer_late(self, call: str) -> None:
+        epoch = self.lease.epoch
+        answer = CallAnswered(
+            id=answer_id(call, epoch), at=self._desk.now(), call=call, epoch=epoch, outcome=Outcome.DETACHED
+        )
+        with suppress(CheckreinError, OwnershipLost):
+            await self._desk.scribe.flush()
+            await self.journal.append(self.run, [answer], after=0, epoch=epoch)
+
     def note_once(self, event: Event) -> None:
-        """Record a fact of the program unless it is recorded already."""
+        """Record a fact of the program, at the present time, unless it is recorded already."""
         if event.id not in self._past.steps:
-            self._desk.scribe.note(event)
+            self._past.steps.add(event.id)
+            self._desk.scribe.note(msgspec.structs.replace(event, at=self._desk.now()))
 
     def chunk(self, call: str, offset: int, text: str) -> None:
         """A piece of streamed text: shown at once, kept soon."""
-        self._on_chunk(self.run, call, offset, text)
+        live = self.state.live.get(call)
+        self._on_chunk(self.run, stream_of(call, 1 if live is None else live.attempt), offset, text)
 
     def flag(self, call: str, watcher: str, what: str, offset: int, action: str) -> None:
         """A watcher has noticed something; what it asks for is done at once."""

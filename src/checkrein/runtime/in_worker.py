@@ -8,12 +8,15 @@ then is not known.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import signal
 from collections.abc import Iterable
 
 from checkrein.core.words import Outcome
+from checkrein.errors import NotImportable
 from checkrein.runtime import marking, processes
 from checkrein.runtime.channel import Head
+from checkrein.runtime.importable import target_of
 from checkrein.runtime.lineage import Family
 from checkrein.runtime.loading import Target
 from checkrein.runtime.performance import Job, ToolEnded, ToolPerformance
@@ -76,7 +79,7 @@ class WorkerPerformance(ToolPerformance):
         self._family = worker.family((marking.CALL, job.mark))
         self._worker = worker  # from here on an abort means a kill
         head = {"target": self._target, "id": job.id, "key": job.key, "attempt": job.attempt, "mark": job.mark}
-        await worker.send({"call": {**head, "folder": str(job.folder)}}, job.arguments)
+        await worker.send({"call": {**head, "folder": str(job.folder), "deps": _deps(job.deps)}}, job.arguments)
         if worker.is_over:
             self._news.set()
         return worker
@@ -188,6 +191,18 @@ class WorkerPerformance(ToolPerformance):
 
     def pids(self) -> tuple[int, ...]:
         return () if self._worker is None or self._end.done() else (self._worker.pid,)
+
+
+def _deps(deps: object) -> Target | str | None:
+    """Where the worker finds the function that makes `deps`; a sentence when there is none."""
+    if deps is None:
+        return None
+    if not inspect.isroutine(deps):
+        return "The agent's deps are a value of its own process. Give it a function at the top level of a module."
+    try:
+        return target_of(deps)
+    except NotImportable as error:
+        return error.message
 
 
 def _in_words(survivors: Iterable[Row]) -> tuple[str, ...]:

@@ -41,6 +41,11 @@ def enter_worker() -> None:
     _Worker.is_one = True
 
 
+def in_worker() -> bool:
+    """Whether this process is a worker."""
+    return _Worker.is_one
+
+
 def refuse_in_worker() -> None:
     """Raise if this process is a worker. Whatever starts a runtime calls this first: a script that starts one whenever
     it is imported would otherwise start workers that start workers."""

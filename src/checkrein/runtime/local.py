@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection
@@ -74,6 +75,7 @@ class LocalPerformance(ToolPerformance):
             arguments=values.shown_arguments(job.arguments),
             folder=job.folder,
             control=self._control,
+            deps=(lambda: calls.made_by(job.deps)) if inspect.isroutine(job.deps) else lambda: job.deps,
         )
         context = contextvars.copy_context()
         context.run(calls.enter_call, call)

@@ -22,6 +22,7 @@ import msgspec
 from checkrein.core.words import Outcome
 from checkrein.runtime import files
 from checkrein.runtime.processes import GRACE_SECONDS
+from checkrein.runtime.secrets import OFF, Secrets
 from checkrein.runtime.spec import Ended
 from checkrein.runtime.tracking import outside
 
@@ -55,6 +56,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     """For the call's files; made when needed, removed at the end."""
     attempt: int = 1
+    deps: Any = None
+    """What the tool finds at `current_call().deps`: a value, or a function that makes it."""
+    secrets: Secrets = OFF
+    """What must not come out of it."""
     on_held: Callable[[], None] | None = None
     """Called when the call has come to rest after a `hold` that answered False."""
     on_late_end: Callable[[], None] | None = None
@@ -172,7 +177,19 @@ class ToolPerformance(ABC):
         if folder.exists():
             ended = await anyio.to_thread.run_sync(_put_away, folder, ended)
         if not self._end.done():
-            self._end.set_result(ended)
+            self._end.set_result(_redacted(ended, self.job.secrets))
+
+
+def _redacted(ended: ToolEnded, secrets: Secrets) -> ToolEnded:
+    """Nobody sees what a tool has said before this."""
+    if not secrets:
+        return ended
+    return msgspec.structs.replace(
+        ended,
+        result=None if ended.result is None else secrets.json(ended.result),
+        error=None if ended.error is None else secrets.text(ended.error),
+        traceback=None if ended.traceback is None else secrets.text(ended.traceback),
+    )
 
 
 def _put_away(folder: Path, ended: ToolEnded) -> ToolEnded:

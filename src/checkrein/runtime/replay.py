@@ -44,6 +44,14 @@ class Ending(NamedTuple):
     at: float = 0.0
 
 
+def ending_of(decided: ApprovalDecided) -> Ending:
+    """How a call ended that was not approved: denied by a person, or withdrawn because they wanted something else."""
+    if decided.decision is not Decision.DENIED:
+        return Ending(Outcome.ABORTED, at=decided.at)
+    note = f" They said: {decided.note}" if decided.note else ""
+    return Ending(Outcome.FAILED, error=f"A person declined this.{note}", at=decided.at)
+
+
 class PastCall(msgspec.Struct, kw_only=True):
     """A call as the journal has it."""
 
@@ -92,12 +100,7 @@ class Past:
                     event.call, event.place or request_key(CallKind.TOOL, event.name, event.fingerprint, ""), event.name
                 )
             case ApprovalDecided() if event.decision is not Decision.APPROVED:
-                denied = event.decision is Decision.DENIED
-                self._endings[event.call] = Ending(
-                    Outcome.FAILED if denied else Outcome.ABORTED,
-                    error=f"denied: {event.note}" if denied else None,
-                    at=event.at,
-                )
+                self._endings[event.call] = ending_of(event)
             case CallFinished():
                 self._endings[event.call] = Ending(event.outcome, _bytes(event.result), event.error, event.at)
             case CallResolved():
@@ -112,6 +115,11 @@ class Past:
             case _:
                 self.steps.add(event.id)
         self._end_what_is_over(state)
+
+    @property
+    def number(self) -> int:
+        """The highest number that a call has. Of calls made at the same time, a later one may be recorded alone."""
+        return max((int(call[1:]) for call in self.calls), default=0)
 
     _delivered: tuple[str, str] | None = None
 

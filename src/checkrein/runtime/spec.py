@@ -71,6 +71,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Callable[[str | None], bytes] | bytes = b"null"
     """JSON; a call that can carry an instruction to the agent may depend on it."""
     place: str = ""
+    step: int | None = None
+    """The step of the task list it belongs to."""
     carries: bool = False
     on_pause: OnPause = OnPause.FINISH
     idempotent: bool = False
@@ -97,8 +99,8 @@ class UndoneCall(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     name: str
     arguments: bytes
-    result: bytes | None
-    outcome: Outcome
+    result: bytes | None = None
+    outcome: Outcome = Outcome.IN_DOUBT
 
 
 class Program(Protocol):
@@ -114,3 +116,6 @@ class Program(Protocol):
 
     def answer(self, question: str, driver: Driver) -> Perform:
         """How a side question is answered."""
+
+    def check(self, call: UndoneCall, driver: Driver) -> Performance | None:
+        """Begin to find out whether a call in doubt happened; None where its tool cannot tell."""

@@ -18,6 +18,7 @@ from checkrein.runtime.importable import target_of
 from checkrein.runtime.in_worker import WorkerPerformance
 from checkrein.runtime.loading import refuse_in_worker
 from checkrein.runtime.performance import Job, ToolPerformance
+from checkrein.runtime.secrets import OFF, Secrets
 from checkrein.runtime.tasks import TaskPerformance
 from checkrein.runtime.threads import ThreadPerformance
 from checkrein.runtime.workers import MOST, Workers
@@ -64,9 +65,11 @@ class Stage:
         most_workers: int = MOST,
         warm_workers: int = 1,
         preload: Iterable[Callable[..., Any]] = (),
+        secrets: Secrets = OFF,
     ) -> None:
         self.folder = folder
         self.runtime = runtime or uuid.uuid4().hex
+        self._secrets = secrets
         self._performances: WeakSet[ToolPerformance] = WeakSet()
         self._workers = Workers(self.runtime, most=most_workers, warm=warm_workers)
         for function in preload:
@@ -104,6 +107,7 @@ class Stage:
         mark: str | None = None,
         attempt: int = 1,
         isolation: Isolation | str | None = None,
+        deps: Any = None,
         on_held: Callable[[], None] | None = None,
         on_late_end: Callable[[], None] | None = None,
     ) -> ToolPerformance:
@@ -122,6 +126,8 @@ class Stage:
             runtime=self.runtime,
             folder=self.folder_of(mark),
             attempt=attempt,
+            deps=deps,
+            secrets=self._secrets,
             on_held=on_held,
             on_late_end=on_late_end,
         )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
-from checkrein.core.events import UNDO_PREFIX, CallFinished, CallStarted
-from checkrein.core.words import Outcome
+from checkrein.core.events import UNDO_PREFIX, CallFinished, CallResolved, CallStarted
+from checkrein.core.words import Answer, CallKind, Outcome
 from checkrein.runtime.desk import Desk, Flight
+from checkrein.runtime.scribe import OwnershipLost
 from checkrein.runtime.spec import Ended, Undo, UndoneCall
 
 UNDO_TRIES: Final = 3
@@ -24,6 +28,8 @@ class Undoing:
         self._desk = desk
         self._begin = begin
         self.is_busy = False
+        self._calls: dict[str, UndoneCall] = {}
+        self._read_to = 0
 
     def start(self, effect: Effect, effects: tuple[Effect, ...]) -> None:
         """Undo `effect`, unless an undo is under way."""
@@ -65,8 +71,10 @@ class Undoing:
         )
         if not await self._desk.try_to(start):
             return True
+        if not self._desk.is_ours():
+            raise OwnershipLost
         try:
-            performance = self._begin(effect, await self._undone_call(effect))
+            performance = self._begin(effect, await self.call_of(effect.id))
         except Exception as error:
             self._note(call, Ended(outcome=Outcome.FAILED, error=str(error)))
             await self._desk.scribe.flush()
@@ -94,20 +102,22 @@ class Undoing:
         if isinstance(verdict, tuple):
             self._desk.scribe.note(*verdict)
 
-    async def _undone_call(self, effect: Effect) -> UndoneCall:
-        """The call behind an effect, as far as the journal knows it."""
-        started: CallStarted | None = None
-        result: bytes | None = None
-        outcome = Outcome.IN_DOUBT
-        for record in await self._desk.journal.read(self._desk.run):
-            event = record.event
-            if isinstance(event, CallStarted) and event.call == effect.id:
-                started = event
-            elif isinstance(event, CallFinished) and event.call == effect.id:
-                outcome = event.outcome
-                result = None if event.result is None else bytes(event.result)
-        assert started is not None, "an effect has a call"
-        arguments = b"null" if started.arguments is None else bytes(started.arguments)
-        return UndoneCall(
-            id=effect.id, key=started.key, name=started.name, arguments=arguments, result=result, outcome=outcome
-        )
+    async def call_of(self, effect: str) -> UndoneCall:
+        """The call behind an effect, as far as the journal knows it. What was read for one undo serves the next."""
+        for record in await self._desk.journal.read(self._desk.run, after=self._read_to):
+            self._read_to = record.seq
+            match record.event:
+                case CallStarted(effect=str(), kind=CallKind.TOOL) as started:
+                    arguments = b"null" if started.arguments is None else bytes(started.arguments)
+                    self._calls[started.call] = UndoneCall(
+                        id=started.call, key=started.key, name=started.name, arguments=arguments
+                    )
+                case CallFinished(call=call, outcome=outcome, result=result) if call in self._calls:
+                    self._calls[call] = replace(self._calls[call], outcome=outcome, result=_bytes(result))
+                case CallResolved(call=call, answer=Answer.HAPPENED, result=result) if call in self._calls:
+                    self._calls[call] = replace(self._calls[call], outcome=Outcome.COMPLETED, result=_bytes(result))
+        return self._calls[effect]
+
+
+def _bytes(value: msgspec.Raw | None) -> bytes | None:
+    return None if value is None else bytes(value)

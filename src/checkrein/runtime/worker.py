@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from checkrein.errors import MisuseError
 from checkrein.runtime import call as calls
 from checkrein.runtime import marking, values
 from checkrein.runtime.call import Aborted, Call
@@ -176,6 +177,7 @@ class Worker:
                 arguments=values.shown_arguments(arguments),
                 folder=Path(head["folder"]),
                 control=control,
+                deps=None if head["deps"] is None else lambda: self._deps(head["deps"]),
             )
             calls.enter_process_call(call)
             threads.update(threading.enumerate())
@@ -192,6 +194,11 @@ class Worker:
             return _failure(error), b""
         except BaseException as error:
             return _failure(error), b""
+
+    def _deps(self, where: list[str] | str) -> Any:
+        if isinstance(where, str):
+            raise MisuseError(where)
+        return calls.made_by(self._load(Target(*where)))
 
     def _send(self, head: Head, body: bytes = b"") -> None:
         # A signal in the middle of a message must not tear it.

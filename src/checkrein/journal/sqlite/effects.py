@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from checkrein.core.effects import AT_THE_END, EFFECT_EVENTS, Effect, evolve_effect
 from checkrein.core.events import EffectOpened, RunFinished
-from checkrein.core.words import EffectState
+from checkrein.core.words import TERMINAL, EffectState
 from checkrein.journal.contract import Recorded
 from checkrein.journal.sqlite.keys import key_of
 
@@ -19,6 +19,11 @@ ONE: Final = "SELECT opened, state, body FROM effects WHERE run = ?1 AND id = ?2
 PUT: Final = "INSERT OR REPLACE INTO effects (run, id, state, opened, body) VALUES (?1, ?2, ?3, ?4, ?5)"
 END: Final = "UPDATE effects SET state = ?2 WHERE run = ?1 AND state = ?3"
 ALL: Final = "SELECT opened, state, body FROM effects WHERE run = ?1 ORDER BY opened"
+
+OPEN: Final = """
+SELECT r.id, e.opened, e.state, e.body FROM effects e JOIN runs r ON r.key = e.run
+WHERE e.state = ?1 AND r.status IN (SELECT value FROM json_each(?2)) ORDER BY r.key
+"""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Effect)
@@ -43,6 +48,12 @@ def read(db: sqlite3.Connection, run: str, states: Collection[EffectState]) -> t
     """The effects of a run in one of `states`, or in any, oldest first."""
     rows = db.execute(ALL, (key_of(db, run),)).fetchall()
     return tuple(_effect(row) for row in rows if not states or row[1] in states)
+
+
+def wanting_undo(db: sqlite3.Connection) -> tuple[str, ...]:
+    """The finished runs with an open effect whose undo was asked for."""
+    found = db.execute(OPEN, (EffectState.OPEN, _ENCODER.encode(sorted(TERMINAL)).decode())).fetchall()
+    return tuple(dict.fromkeys(run for run, *row in found if _effect((row[0], row[1], row[2])).wanted))
 
 
 def _effect(row: tuple[int, str, bytes]) -> Effect:

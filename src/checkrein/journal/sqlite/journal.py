@@ -138,6 +138,9 @@ class SqliteJournal(Journal):
         fields = {"thread": thread, "owner": owner, "agent": agent, "root": root}
         return await self._reader.ask(queries.runs, status, fields, limit, before)
 
+    async def wanting_undo(self) -> tuple[str, ...]:
+        return await self._reader.ask(effects.wanting_undo)
+
     async def verify(self, run: str) -> int:
         seq, hash, is_end = 0, chain.genesis(run), False
         while not is_end:
