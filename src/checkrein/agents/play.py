@@ -17,9 +17,8 @@ from checkrein.agents.watchers.several import watch
 from checkrein.core.events import Need
 from checkrein.core.words import CallKind, Status
 from checkrein.errors import CallFailed, Interrupted
-from checkrein.models.history import Fate, repair, result_of
+from checkrein.models.history import Fate, Growing, result_of
 from checkrein.models.messages import (
-    Assistant,
     Message,
     Note,
     Request,
@@ -27,6 +26,7 @@ from checkrein.models.messages import (
     ToolResult,
     User,
     as_json,
+    hash_after,
 )
 from checkrein.runtime.calling import Result
 from checkrein.runtime.driver import Driver
@@ -35,6 +35,7 @@ from checkrein.runtime.spec import Performance, Permit, Spec
 if TYPE_CHECKING:
     from checkrein.agents.loop import Agent
 
+NOT_PERMITTED: Final = "Not done: what this run was allowed is used up. Answer with what you have."
 PENDING: Final = "Waits for a person's approval. Go on with other work; you will be told what became of it."
 
 _MENDABLE: Final = frozenset({"model_unauthorised", "model_not_found", "model_rate_limited", "model_unavailable"})
@@ -46,7 +47,11 @@ class Play:
     def __init__(self, agent: Agent, driver: Driver) -> None:
         self._agent = agent
         self._driver = driver
+        self._history = Growing([])
         self._messages: list[Message] = []
+        """What was said since the model was asked last."""
+        self._said: Told | None = None
+        """The model's latest answer."""
         self._turn = 0
         self._plan = Plan(driver.note_once)
         self._later: set[asyncio.Task[None]] = set()
@@ -56,7 +61,8 @@ class Play:
     async def run(self) -> bytes | None:
         driver, agent = self._driver, self._agent
         state = driver.state
-        self._messages = [*await history_of_thread(driver.journal, state.thread, state.run), User(state.goal)]
+        earlier = await history_of_thread(driver.journal, state.thread, state.run)
+        self._history = Growing([*earlier, User(state.goal)])
         if agent.plan:
             self._plan.publish(agent.plan)
             self._plan.begin(1)
@@ -74,9 +80,12 @@ class Play:
                 await self._until_news()
                 continue
             self._plan.finish()
-            if await driver.try_finish(Status.COMPLETED, result=result):
+            while not await driver.try_finish(Status.COMPLETED, result=result):
+                await driver.until_it_may_go_on()
+                if driver.state.instruction is not None:
+                    break
+            else:
                 return result
-            await driver.until_it_may_go_on()
 
     async def _until_news(self) -> None:
         """A run whose approvals are pending does not complete: wait for what becomes of one, or for an instruction."""
@@ -102,6 +111,8 @@ class Play:
                 self._messages += [partial.message, Note("A person interrupted you there.")]
             return None
         except CallFailed as failed:
+            if failed.error == "cap_reached":
+                return await self._last_word(failed)
             await self._mend(failed)
             return None
         if result.instruction is not None:
@@ -109,14 +120,17 @@ class Play:
         told = told_of(result.value)
         assert told is not None, "a model call that completed has an answer"
         self._messages.append(told.message)
+        self._said = told
         return told
 
     def _model_call(self) -> Spec:
         agent, driver = self._agent, self._driver
-        history = repair(self._messages)
+        self._history.add(self._messages)
+        self._messages = []
+        history = self._history
 
         def request(instruction: str | None) -> Request:
-            messages = history if instruction is None else repair([*history, User(instruction)])
+            messages = history.messages() if instruction is None else (*history.messages(), User(instruction))
             schema = None if agent.output_type is None else as_json(agent.output_type.json_schema())
             is_last = driver.state.last_calls is not None
             return Request(
@@ -128,8 +142,8 @@ class Play:
             )
 
         def perform(permit: Permit) -> Performance:
-            answers = [message.text for message in history if isinstance(message, Assistant) and message.text]
-            watchers = watch(agent.watchers, agent.instructions, answers[-5:]) if agent.watchers else None
+            answers = history.last_answers(5) if agent.watchers else []
+            watchers = watch(agent.watchers, agent.instructions, answers) if agent.watchers else None
             return ModelPerformance(
                 agent.model,
                 request(permit.instruction),
@@ -143,11 +157,23 @@ class Play:
             kind=CallKind.MODEL,
             name=agent.model.name,
             perform=perform,
-            arguments=lambda instruction: msgspec.json.encode({"turn": self._turn, "messages": len(history)}),
+            arguments=lambda instruction: _asked(self._turn, history, instruction),
             place=f"turn:{self._turn}",
             step=self._plan.step,
             carries=True,
         )
+
+    async def _last_word(self, failed: CallFailed) -> Told | None:
+        """The last model call it was granted is spent, and asked for tools nevertheless: what it said is the answer.
+
+        Where it said nothing that could be one, a person decides whether it gets more.
+        """
+        self._turn -= 1  # nothing is recorded of it, and a replay will not pass by here
+        said = self._said
+        if said is not None and said.message.text and self._agent.output_type is None:
+            return msgspec.structs.replace(said, message=msgspec.structs.replace(said.message, calls=()))
+        await self._driver.need(Need(code="cap", what=failed.message, remedy="Resume grants what was used up again."))
+        return None
 
     def _flagged(self, call: str, flags: Sequence[Flag]) -> None:
         for flag in flags:
@@ -193,6 +219,8 @@ class Play:
             if not self._driver.has_recorded(place):
                 return ToolResult(call.id, call.name, str(error), is_error=True)
             spec = _only_from_the_past(call, place, error)
+        if self._was_refused(place):
+            return ToolResult(call.id, call.name, NOT_PERMITTED, is_error=True)
         if spec.approval == "queue":
             task = self._driver.start(self._use_later(call, spec))
             self._later.add(task)
@@ -200,13 +228,18 @@ class Play:
             return ToolResult(call.id, call.name, PENDING)
         return await self._made(call, spec)
 
+    def _was_refused(self, place: str) -> bool:
+        """Whether the run has gone on without this call: it had no permit, so nothing is recorded of it."""
+        return self._driver.has_recorded(f"turn:{self._turn + 1}") and not self._driver.has_recorded(place)
+
     async def _made(self, call: ToolCall, spec: Spec) -> ToolResult:
         try:
             result = await self._driver.call(spec)
         except Interrupted:
             return result_of(call, Fate.INTERRUPTED)
         except CallFailed as failed:
-            return ToolResult(call.id, call.name, failed.error or failed.message, is_error=True)
+            why = NOT_PERMITTED if failed.error == "cap_reached" else failed.error or failed.message
+            return ToolResult(call.id, call.name, why, is_error=True)
         return ToolResult(call.id, call.name, _content(result))
 
     async def _use_later(self, call: ToolCall, spec: Spec) -> None:
@@ -237,6 +270,14 @@ class Play:
             )
         except ValueError as error:
             raise ValueError(f"The arguments do not fit: {error}") from error
+
+
+def _asked(turn: int, history: Growing, instruction: str | None) -> bytes:
+    """What is recorded of a request. Every message is in the journal already; the hash says which history it was."""
+    added = () if instruction is None else (User(instruction),)
+    return msgspec.json.encode(
+        {"turn": turn, "messages": len(history) + len(added), "hash": hash_after(history.hash, added)}
+    )
 
 
 class _Goal(msgspec.Struct):

@@ -65,6 +65,8 @@ def finish_run(state: State, command: FinishRun) -> Verdict:
         return refuse(state, "calls_in_flight", f"{names} has no outcome yet")
     if interrupted_effects(state, command.effects):
         return refuse(state, "undo_pending", "what a redirect interrupted is still to be undone")
+    if any(effect.wanted and effect.state is EffectState.OPEN for effect in command.effects):
+        return refuse(state, "undo_pending", "what a person wanted undone is still to be")
     if state.instruction is not None and not command.undelivered_ok:
         return refuse(state, "instruction_pending", "the agent has not been given its latest instruction")
     if command.status is Status.COMPLETED and (state.approvals or any(d.blocks for d in state.doubts.values())):

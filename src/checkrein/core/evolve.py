@@ -219,7 +219,8 @@ def _resumed(state: State, event: VerbAccepted) -> dict[str, Any]:
         "needs": None,
         "resumes_itself": False,
     }
-    if state.tripped:
+    goes_on_by_itself = state.resumes_itself and event.verb is Verb.RESUME
+    if state.tripped and not goes_on_by_itself:  # only a person grants anything
         grants = dict(state.grants)
         for label in state.tripped:
             grants[label] = grants.get(label, 0) + 1

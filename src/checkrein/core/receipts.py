@@ -44,6 +44,8 @@ class Partial(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a verb has come to, now that it has settled."""
+
     verb: Verb
     run: str
     status: Status

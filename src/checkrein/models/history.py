@@ -26,6 +26,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -33,7 +34,16 @@ from msgspec.structs import replace
 
 from checkrein.core.events import Json
 from checkrein.errors import ModelRefusedRequest
-from checkrein.models.messages import Assistant, Message, Note, ToolCall, ToolResult, as_json
+from checkrein.models.messages import (
+    NO_HISTORY,
+    Assistant,
+    Message,
+    Note,
+    ToolCall,
+    ToolResult,
+    as_json,
+    hash_after,
+)
 from checkrein.models.port import is_json, is_object
 
 
@@ -122,7 +132,43 @@ def repair(
     `UNDONE` is added to a result that stands. Whatever a person said is kept, in order and unchanged. What is
     acceptable already comes back as it is, and to repair twice is to repair once.
     """
-    said = _read(messages, fates)
+    return tuple(_with_ends(_repaired(messages, fates, otherwise, set())))
+
+
+class Growing:
+    """A history that grows at its end and is repaired as it grows: what was repaired once is not looked at again.
+
+    What is added at a time must be whole: a reply together with the results of its calls.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = list(repair(messages))
+        self._ids = {call.id for message in messages if isinstance(message, Assistant) for call in message.calls}
+        self.hash = hash_after(NO_HISTORY, self._messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        new = _repaired(messages, NO_FATES, Fate.INTERRUPTED, self._ids)
+        self._messages += new
+        self.hash = hash_after(self.hash, new)
+
+    def messages(self) -> tuple[Message, ...]:
+        """All of it, as a provider accepts it."""
+        *rest, last = self._messages
+        if isinstance(last, Assistant) and last.text != last.text.rstrip():
+            return (*rest, replace(last, text=last.text.rstrip()))
+        return tuple(self._messages)
+
+    def last_answers(self, count: int) -> list[str]:
+        """The latest texts of the assistant, oldest first."""
+        texts = (message.text for message in reversed(self._messages) if isinstance(message, Assistant))
+        return list(islice(filter(None, texts), count))[::-1]
+
+
+def _repaired(messages: Sequence[Message], fates: Mapping[str, Fate], otherwise: Fate, ids: set[str]) -> list[Message]:
+    said = _read(messages, fates, ids)
     repaired: list[Message] = []
     for place, item in enumerate(said):
         if not isinstance(item, _Said):
@@ -132,13 +178,12 @@ def repair(
         repaired += [_result(slot, otherwise) for slot in item.slots]
         if item.message.interrupted and said[place + 1 : place + 2] != [Note(INTERRUPTED_REPLY)]:
             repaired.append(Note(INTERRUPTED_REPLY))
-    return tuple(_with_ends(repaired))
+    return repaired
 
 
-def _read(messages: Sequence[Message], fates: Mapping[str, Fate]) -> list[Message | _Said]:
+def _read(messages: Sequence[Message], fates: Mapping[str, Fate], ids: set[str]) -> list[Message | _Said]:
     """The messages that have something to say, with every result at the call it belongs to."""
     said: list[Message | _Said] = []
-    ids: set[str] = set()
     latest: dict[str, list[_Slot]] = {}
     for message in messages:
         if isinstance(message, ToolResult):
