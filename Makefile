@@ -18,8 +18,8 @@ help: ## this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## a short tour of what works today; needs no key and no network
-	@$(RUN) examples/foundation_tour.py
+demo: $(STAMP) ## a tour that plays by itself in a minute; needs no key and no network
+	@$(RUN) -m checkrein.demo
 
 test: $(STAMP) ## every test except the torture ones
 	@$(RUN) -m pytest --durations=5
