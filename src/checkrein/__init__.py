@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from checkrein.core.receipts import Receipt
     from checkrein.errors import CallFailed, Interrupted, RunFailed
     from checkrein.runtime.call import Aborted, current_call
+    from checkrein.runtime.secrets import Secrets, Shape
 
 __all__ = [
     "Agent",
@@ -39,6 +40,9 @@ __all__ = [
     # what reads along
     "Confession",
     "Loops",
+    # what nobody is to see
+    "Secrets",
+    "Shape",
     # what a verb answers
     "Receipt",
     "Settling",
@@ -60,6 +64,7 @@ _HOMES = {
     "checkrein.core.conditions": ("Cost", "Effects", "Elapsed", "Repeats", "Tokens", "ToolCalls", "Turns"),
     "checkrein.core.receipts": ("Receipt",),
     "checkrein.runtime.call": ("Aborted", "current_call"),
+    "checkrein.runtime.secrets": ("Secrets", "Shape"),
     "checkrein.errors": ("CallFailed", "Interrupted", "RunFailed"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

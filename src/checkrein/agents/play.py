@@ -201,7 +201,8 @@ class Play:
 
     async def _use_tools(self, calls: Sequence[ToolCall]) -> list[Message]:
         planned = [self._obey(call) if self._agent.has_plan and call.name == PLAN_TOOL else None for call in calls]
-        used = await asyncio.gather(*(self._use(call) for call, done in zip(calls, planned, strict=True) if not done))
+        asked = [call for call, done in zip(calls, planned, strict=True) if not done]
+        used = [await self._use(asked[0])] if len(asked) == 1 else await asyncio.gather(*map(self._use, asked))
         rest = iter(used)
         return [done or next(rest) for done in planned]
 

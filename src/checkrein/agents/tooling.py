@@ -11,11 +11,11 @@ import msgspec
 
 from checkrein.agents.tool import Tool, path_of
 from checkrein.core.events import UNDO_PREFIX
-from checkrein.core.words import CallKind, Outcome
+from checkrein.core.words import CallKind
 from checkrein.errors import MisuseError
+from checkrein.runtime import undone
 from checkrein.runtime.checking import CHECK_PREFIX
 from checkrein.runtime.importable import target_of
-from checkrein.runtime.loading import Target, load
 from checkrein.runtime.spec import Performance, Permit, Spec, UndoneCall
 from checkrein.runtime.stage import Stage
 
@@ -82,45 +82,28 @@ def look_up(path: str) -> Callable[..., Any]:
 # -- undo and check
 
 
-class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """What an undo or a verify function is given: the call it is about."""
-
-    id: str
-    key: str
-    name: str
-    arguments: Any
-    result: Any
-    """None when it is not known."""
-    outcome: Outcome
-
-
 def undo_call(
     stage: Stage, function: Callable[..., Any], call: UndoneCall, *, prefix: str = UNDO_PREFIX
 ) -> Performance:
     """Begin to undo what `call` did. A plain `def` runs in a worker process and can be killed like any tool."""
-    undone = Undone(
-        id=call.id,
-        key=call.key,
-        name=call.name,
-        arguments=msgspec.json.decode(call.arguments),
-        result=None if call.result is None else msgspec.json.decode(call.result),
-        outcome=call.outcome,
-    )
+    told = {
+        "id": call.id,
+        "key": call.key,
+        "name": call.name,
+        "arguments": msgspec.json.decode(call.arguments),
+        "result": None if call.result is None else msgspec.json.decode(call.result),
+        "outcome": call.outcome.value,
+    }
     if inspect.iscoroutinefunction(function):
 
         async def perform() -> Any:
-            return await function(undone)
+            return await function(undone.Undone(**told))
 
         return stage.start(perform, b"{}", id=prefix + call.id, key=call.key)
-    arguments = msgspec.json.encode({"target": target_of(function), "call": undone})
-    return stage.start(perform_undo, arguments, id=prefix + call.id, key=call.key)
+    arguments = msgspec.json.encode({"target": target_of(function), "call": told})
+    return stage.start(undone.perform, arguments, id=prefix + call.id, key=call.key)
 
 
 def check_call(stage: Stage, function: Callable[..., Any], call: UndoneCall) -> Performance:
     """Begin to find out whether `call` happened."""
     return undo_call(stage, function, call, prefix=CHECK_PREFIX)
-
-
-def perform_undo(target: list[str], call: dict[str, Any]) -> Any:
-    """Runs in a worker: find the function and call it."""
-    return load(Target(*target))(msgspec.convert(call, Undone))

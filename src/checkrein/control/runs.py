@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -26,9 +26,18 @@ from checkrein.journal.contract import Chunk, Journal, Recorded, RunRow
 from checkrein.runtime.identity import this_process
 from checkrein.runtime.leases import LEASE_SECONDS
 from checkrein.runtime.pulse import Pulse
+from checkrein.runtime.secrets import Secrets, SecretsGiven
 from checkrein.runtime.spec import Program
 from checkrein.runtime.stage import Stage
 from checkrein.runtime.supervisor import Supervisor
+from checkrein.runtime.sweeping import make_folder, sweep
+
+
+def functions_of(agent: Program) -> Iterator[Callable[..., Any]]:
+    """What a worker may be asked to perform for `agent`: its tools, and what undoes and checks them."""
+    for tool in getattr(agent, "tools", {}).values():
+        yield from filter(None, (None if tool.is_async else tool.function, tool.undo, tool.verify))
+
 
 IfBusy = Literal["queue", "redirect", "refuse"]
 
@@ -135,8 +144,15 @@ class Runtime:
         settle_seconds: float = 30.0,
         evict_seconds: float = 60.0,
         lease_seconds: float = LEASE_SECONDS,
+        secrets: SecretsGiven = None,
     ) -> None:
-        """`lease_seconds` is how long a runtime that gives no sign of life keeps its runs from others."""
+        """`lease_seconds` is how long a runtime that gives no sign of life keeps its runs from others.
+
+        `secrets` are taken out of everything before anybody sees it or it is recorded. Without any given, those of the
+        environment; none at all, `()`, turns it off; a `Secrets` says exactly what to look for.
+        """
+        self._secrets_given = None if secrets is None else Secrets.of(secrets)
+        self.secrets: Secrets
         self._store = store
         self._programs: dict[str, Program] = {}
         self._clock = clock
@@ -165,14 +181,18 @@ class Runtime:
             self.add(other)
 
     async def __aenter__(self) -> Self:
+        self.secrets = Secrets.of(self._secrets_given)
         self.journal = await open_journal(self._store)
-        # Its name as an owner is the mark of its processes, by which whoever takes its runs over after its death finds them.
+        # Its name as an owner is the mark of its processes: by it those who take over find what is left of it.
         owner = msgspec.structs.replace(this_process(), process=uuid.uuid4().hex)
         # Not the same owner as the drivers: control must not take a run from a driver of its own process.
         controller = msgspec.structs.replace(owner, process=f"{owner.process}-control")
-        self.control = Control(self.journal, controller, clock=self._clock)
-        self._folder = tempfile.TemporaryDirectory(prefix="checkrein-calls-")
-        self._stage = await Stage(Path(self._folder.name), runtime=owner.process).__aenter__()
+        self.control = Control(self.journal, controller, clock=self._clock, secrets=self.secrets)
+        await asyncio.to_thread(sweep)
+        self._folder = make_folder()
+        functions = [function for agent in self._programs.values() for function in functions_of(agent)]
+        stage = Stage(Path(self._folder.name), runtime=owner.process, secrets=self.secrets, preload=functions)
+        self._stage = await stage.__aenter__()
         self._supervisor = await Supervisor.start(self._stage.runtime)
         self._engine = LocalEngine(
             self.journal,
@@ -180,7 +200,12 @@ class Runtime:
             self._programs,
             clock=self._clock,
             lease_seconds=self._lease_seconds,
-            driver_options={**self._options, "stage": self._stage, "on_chunk": self._on_chunk},
+            driver_options={
+                **self._options,
+                "stage": self._stage,
+                "secrets": self.secrets,
+                "on_chunk": self._on_chunk,
+            },
         )
         await self._engine.__aenter__()
         self._pulse = Pulse(self.journal, lambda: self._engine.runs, clock=self._clock)
@@ -236,7 +261,7 @@ class Runtime:
             at=self._clock(),
             run=run,
             agent=name,
-            goal=goal,
+            goal=self.secrets.text(goal),
             thread=thread or run,
             owner=owner,
             continues=continues,

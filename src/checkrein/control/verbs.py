@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from checkrein.control.redacting import redacted_command
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
@@ -31,6 +32,7 @@ from checkrein.journal.contract import Journal, Owner, Recorded, RunRow
 from checkrein.runtime.claiming import claim
 from checkrein.runtime.deciding import take
 from checkrein.runtime.identity import is_known_dead
+from checkrein.runtime.secrets import Secrets, SecretsGiven
 from checkrein.runtime.subruns import HELD, WHY
 
 WAIT_SECONDS: Final = 5.0
@@ -56,10 +58,21 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control:
-    """Verbs on the runs of a journal. `owner` is this process, should it have to claim a run."""
+    """Verbs on the runs of a journal. `owner` is this process, should it have to claim a run.
 
-    def __init__(self, journal: Journal, owner: Owner, *, clock: Callable[[], float] = time.time) -> None:
+    `secrets` are taken out of what people type; without any given, those of this process's environment.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        owner: Owner,
+        *,
+        clock: Callable[[], float] = time.time,
+        secrets: SecretsGiven = None,
+    ) -> None:
         self._journal = journal
+        self._secrets = Secrets.of(secrets)
         self._owner = owner
         self._clock = clock
         self._buried: set[str] = set()
@@ -174,6 +187,7 @@ class Control:
 
     async def add_reason(self, run: str, reason: str, *, by: str, note: str = "") -> None:
         """Say why a run was stopped, also afterwards."""
+        reason, note = self._secrets.text(reason), self._secrets.text(note)
         event = ReasonAdded(id=_new_id(), at=self._clock(), reason=reason, by=by, note=note)
         await self._journal.append(run, [event], after=0)
 
@@ -211,7 +225,11 @@ class Control:
 
     async def _take(self, run: str, make: Make) -> tuple[tuple[Event, ...] | Joined, State]:
         driven = await self._is_driven(run)
-        return await take(self._journal, run, lambda state, effects: make(self._clock(), state, driven, effects))
+        return await take(
+            self._journal,
+            run,
+            lambda state, effects: redacted_command(self._secrets, make(self._clock(), state, driven, effects)),
+        )
 
     async def _cascade(self, run: str, make: Callable[[str], c.Command]) -> None:
         """Pass a stop on to every run below, whether or not somebody drives the one above."""

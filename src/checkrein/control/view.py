@@ -1,7 +1,7 @@
 """A run as a person sees it: what the command line and the page show, and what the HTTP API answers.
 
-Pure: made of records of the journal, the state they fold to, and the ledger of effects. Nothing is guessed from context,
-and every word a person reads about a status, a step, a call or an effect comes from here.
+Only the structs: `viewing` makes them of the records of the journal. Nothing is guessed from context, and every word a
+person reads about a status, a step, a call or an effect comes from here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from checkrein.core.conditions import Usage
 from checkrein.core.controls import Control
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import Waiting
-from checkrein.core.words import CallKind, EffectState, Status, Verb
+from checkrein.core.words import Answer, CallKind, EffectState, Status, Verb
 
 
 class Shown(StrEnum):
@@ -47,19 +47,64 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     shown: Shown
     now: str
-    """`running`, `held`, `waiting for approval`, or its outcome."""
+    """`running`, `stopping`, `held`, `waiting for approval`, `approved`, `denied`, or how it ended."""
     step: int | None = None
     attempt: int = 1
     arguments: Any = None
     result: Any = None
     error: str | None = None
     text: str = ""
-    """What has streamed so far, or had by the time it was stopped."""
+    """Of a model: what has streamed so far, or had by the time it was stopped."""
+    thinking: str = ""
+    """Of a model: what it thought before it spoke, once that is known."""
     started_at: float | None = None
     finished_at: float | None = None
     stopped_by: Verb | None = None
     run: str | None = None
     """Of a sub-run: its id."""
+
+
+class ApprovalView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that waits for a person's consent."""
+
+    call: str
+    name: str
+    requested_at: float
+    arguments: Any = None
+    blocks: bool = True
+    """False: the agent works on meanwhile."""
+
+
+class AnswerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of the three things a person may say about a call in doubt, and what follows from it."""
+
+    answer: Answer
+    enabled: bool
+    consequence: str
+
+
+class DoubtView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of which nobody knows whether it happened."""
+
+    call: str
+    name: str
+    answers: tuple[AnswerView, ...]
+    started_at: float | None = None
+    arguments: Any = None
+    blocks: bool = True
+    """False: the run does not wait for it."""
+    may_still_happen: bool = False
+    """Whoever made the call is neither known dead nor has answered."""
+
+
+class SettlingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A verb that is accepted and in force, and not settled yet."""
+
+    verb: Verb
+    by: str
+    at: float
+    waiting_for: str = ""
+    """Empty: nothing any more, its receipt is on its way."""
 
 
 class EffectView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,12 +149,16 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thread: str
     owner: str = ""
     parent: str | None = None
+    continues: str | None = None
     seq: int = 0
     status_seq: int = 0
     created_at: float = 0.0
     finished_at: float | None = None
     elapsed_seconds: float = 0.0
     waiting: tuple[Waiting, ...] = ()
+    approvals: tuple[ApprovalView, ...] = ()
+    doubts: tuple[DoubtView, ...] = ()
+    settling: tuple[SettlingView, ...] = ()
     steps: tuple[StepView, ...] = ()
     calls: tuple[CallView, ...] = ()
     effects: tuple[EffectView, ...] = ()

@@ -13,7 +13,7 @@ from checkrein.core.state import State
 from checkrein.core.words import EffectState, Status
 from checkrein.errors import JournalError, LeaseHeld, RunNotFound, StaleEpoch
 from checkrein.journal.contract import Journal, Owner
-from checkrein.runtime.claiming import claim
+from checkrein.runtime.claiming import claim, is_held
 from checkrein.runtime.driver import Driver
 from checkrein.runtime.leases import LEASE_SECONDS, LeaseKeeper, now
 from checkrein.runtime.spec import Program
@@ -21,9 +21,8 @@ from checkrein.runtime.spec import Program
 UNFINISHED: Final = frozenset(
     {Status.QUEUED, Status.RUNNING, Status.PAUSING, Status.PAUSED, Status.REDIRECTING, Status.CANCELLING}
 )
-TRY_AGAIN_SECONDS: Final = 0.05
-TRIES: Final = 20
-"""How often, and at which intervals, a run is asked for again that somebody holds at the moment."""
+TRY_AGAIN_SECONDS: Final = (0.05, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""At which intervals a run is looked at again that somebody holds at the moment."""
 RECLAIM_SECONDS: Final = 2.0
 """How often runs are looked for whose owner has died or gone silent."""
 
@@ -52,19 +51,21 @@ class LocalEngine:
         self._options = dict(driver_options or {})
         self._drivers: dict[str, tuple[Driver, asyncio.Task[None]]] = {}
         self._taking: set[str] = set()
-        self._tries: dict[str, int] = {}
+        self._trying: set[str] = set()
         self._later: set[asyncio.Task[None]] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._keeper: LeaseKeeper
-        self._orphans: set[str] = set()
-        """Finished runs that somebody else was undoing something of."""
+        self._elsewhere: set[str] = set()
+        """Runs that somebody else has: of those, one that is finished and being undone would not be found otherwise."""
         self._buried: set[str] = set()
         """Processes that are dead, and whose tools are known to be."""
+        self._broken: dict[str, tuple[float, float]] = {}
+        """Runs whose driver failed: how long they were left alone last, and until when they are."""
         self._is_closing = False
 
     async def __aenter__(self) -> LocalEngine:
         self._keeper = LeaseKeeper(self._journal, self._owner, lease_seconds=self._lease_seconds)
-        self._orphans.update(await self._journal.wanting_undo())
+        self._elsewhere.update(await self._journal.wanting_undo())
         await self._look_for_runs()
         loop = asyncio.get_running_loop()
         minding = (self._watch(), self._reclaim(), self._mind_leases())
@@ -94,7 +95,7 @@ class LocalEngine:
 
     async def _watch(self) -> None:
         async for runs in self._journal.changes():
-            for run in runs:
+            for run in runs - self._drivers.keys():
                 with suppress(JournalError):  # if it does not answer now, the next look will find the run
                     await self.take_up(run)
 
@@ -113,8 +114,8 @@ class LocalEngine:
                     driver.lose_lease()
 
     async def _look_for_runs(self) -> None:
-        for run in list(self._orphans):
-            self._orphans.discard(run)
+        elsewhere, self._elsewhere = self._elsewhere, set()
+        for run in elsewhere:
             await self.take_up(run)
         for agent in list(self._programs):
             for row in await self._journal.runs(status=UNFINISHED, agent=agent, limit=10_000):
@@ -122,7 +123,7 @@ class LocalEngine:
 
     async def take_up(self, run: str) -> None:
         """Drive a run here, if it needs a driver, has none, and this process has its agent."""
-        if run in self._drivers or run in self._taking:
+        if run in self._drivers or run in self._taking or self._broken.get(run, (0, 0))[1] > time.monotonic():
             return
         self._taking.add(run)
         try:
@@ -132,6 +133,9 @@ class LocalEngine:
 
     async def _take_up(self, run: str) -> None:
         try:
+            held = await self._journal.lease(run)
+            if held is not None and is_held(held, self._owner, self._clock()):
+                return self._try_again(run)
             state = await self._journal.load(run)
             program = self._programs.get(state.agent)
             if program is None or self._is_closing or not await self._needs_driver(state):
@@ -141,13 +145,9 @@ class LocalEngine:
                 self._journal, run, self._owner, seconds=self._lease_seconds, at=self._clock(), buried=self._buried
             )
         except (LeaseHeld, StaleEpoch):
-            if state.is_finished:
-                self._orphans.add(run)
-            self._try_again(run)  # perhaps only control, which settles something and lets it go
-            return
+            return self._try_again(run)
         except RunNotFound:
             return
-        self._tries.pop(run, None)
         self._keeper.keep(run, sent)
         driver = Driver(
             self._journal,
@@ -163,23 +163,33 @@ class LocalEngine:
         self._drivers[run] = (driver, task)
 
     def _try_again(self, run: str) -> None:
-        left = self._tries.get(run, TRIES)
-        if left and not self._is_closing:
-            self._tries[run] = left - 1
+        """Somebody has the run: perhaps only control, which settles something and lets it go."""
+        self._elsewhere.add(run)
+        if run not in self._trying and not self._is_closing:
+            self._trying.add(run)
             task = asyncio.get_running_loop().create_task(self._take_up_later(run))
             self._later.add(task)
             task.add_done_callback(self._later.discard)
-        else:
-            self._tries.pop(run, None)
 
     async def _take_up_later(self, run: str) -> None:
-        await asyncio.sleep(TRY_AGAIN_SECONDS)
-        with suppress(JournalError):  # if it does not answer now, the next look will find the run
-            await self.take_up(run)
+        try:
+            for seconds in TRY_AGAIN_SECONDS:
+                await asyncio.sleep(seconds)
+                with suppress(JournalError):  # if it does not answer now, the next look will find the run
+                    held = await self._journal.lease(run)
+                    if held is None or not is_held(held, self._owner, self._clock()):
+                        await self.take_up(run)
+                        return
+        finally:
+            self._trying.discard(run)
 
     async def _drive(self, run: str, driver: Driver) -> None:
         try:
             await driver.drive()
+            self._broken.pop(run, None)
+        except Exception as error:
+            self._break(run, error)
+            return
         finally:
             self._drivers.pop(run, None)
             self._keeper.forget(run)
@@ -187,6 +197,13 @@ class LocalEngine:
                 await asyncio.shield(self._journal.release(driver.lease))
         if driver.state.is_finished and not self._is_closing:
             await self._next_of(driver.state.thread)
+
+    def _break(self, run: str, error: Exception) -> None:
+        """A driver has failed, which is a mistake of ours: say so, and leave its run alone for a while."""
+        wait, _ = self._broken.get(run, (0.5, 0.0))
+        self._broken[run] = (min(2 * wait, 60.0), time.monotonic() + min(2 * wait, 60.0))
+        context = {"message": f"The driver of run {run} failed; it is tried again in {2 * wait:g} s", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     async def _next_of(self, thread: str) -> None:
         """A run has ended: the next one of its thread may begin."""

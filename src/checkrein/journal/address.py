@@ -10,6 +10,7 @@ from checkrein.errors import MisuseError
 from checkrein.journal.contract import Journal
 from checkrein.journal.memory import MemoryJournal
 from checkrein.journal.sqlite import SqliteJournal
+from checkrein.journal.surely import surely
 
 MEMORY: Final = "memory:"
 SQLITE: Final = "sqlite:///"
@@ -30,4 +31,4 @@ async def open_journal(address: str) -> Journal:
             "sqlite:////absolute/path.",
             address=address,
         )
-    return await to_thread.run_sync(SqliteJournal, path)
+    return await surely(to_thread.run_sync(SqliteJournal, path), take_back=SqliteJournal.close)

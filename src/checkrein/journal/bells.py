@@ -10,6 +10,7 @@ An iterator that is closed, or simply dropped, takes its bell down; nobody rings
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ class Bell(ABC):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._rung = asyncio.Event()
 
     @abstractmethod
@@ -46,6 +48,9 @@ class Bell(ABC):
         """Keep what it was rung with. Called in its loop."""
 
     def ring(self, news: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._hear(news)
+            return
         # A loop that has ended has nobody left to wake.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._hear, news)

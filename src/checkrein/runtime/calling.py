@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,7 @@ from checkrein.core.events import EffectSettled
 from checkrein.core.verdict import Refusal
 from checkrein.core.words import Outcome, Status
 from checkrein.errors import CallFailed, Fenced, Interrupted, RunOver
+from checkrein.journal.surely import surely
 from checkrein.runtime.desk import Desk, Flight
 from checkrein.runtime.replay import Ending, Past, PastCall, Replay, ending_of, request_key
 from checkrein.runtime.scribe import CommandRefused, OwnershipLost
@@ -153,8 +155,10 @@ class Calling:
             effects=await self._desk.journal.effects(self._desk.run) if delivers else (),
             timeout_seconds=spec.timeout_seconds,
         )
+        # A program that is cancelled here has its permit perhaps, and will never use it.
+        forgo = partial(self._forgo, call, attempt)
         try:
-            await self._desk.scribe.do(command)
+            await self._desk.scribe.do(command, unwanted=forgo)
         except CommandRefused as refused:
             await self._mend(refused.refusal)
             return False
@@ -184,7 +188,7 @@ class Calling:
         live = self._desk.state.live.get(permit.call)
         if live is not None and live.stop is not None:
             # The verb was faster than we were: the call has its permit and never began.
-            ended = Ended(outcome=Outcome.ABORTED)
+            ended = Ended(outcome=Outcome.ABORTED, begun=False)
         else:
             ended = await self._fly(spec, permit)
         at = self._desk.now()
@@ -197,7 +201,7 @@ class Calling:
         except Exception as error:
             return Ended(outcome=Outcome.FAILED, error=f"{type(error).__name__}: {error}")
         self._desk.flights[permit.call] = Flight(permit.call, performance)
-        self._desk.stir.set()
+        self._desk.look()
         try:
             return await self._end_of(spec, permit, performance)
         finally:
@@ -209,9 +213,16 @@ class Calling:
         try:
             return await _in_time(performance, spec.timeout_seconds)
         except asyncio.CancelledError:
-            await asyncio.shield(performance.abort())
-            self.record(permit.call, permit.attempt, await performance.ended(), self._desk.now())
+            await surely(self._give_up(permit, performance))
             raise
+
+    async def _give_up(self, permit: Permit, performance: Performance) -> None:
+        await performance.abort()
+        self.record(permit.call, permit.attempt, await performance.ended(), self._desk.now())
+
+    def _forgo(self, call: str, attempt: int) -> None:
+        """The call has its permit and will never begin."""
+        self.record(call, attempt, Ended(outcome=Outcome.ABORTED, begun=False), self._desk.now())
 
     def record(self, call: str, attempt: int, ended: Ended, at: float) -> None:
         """Note how a call of this driver ended."""
@@ -219,13 +230,24 @@ class Calling:
         command = finishing(call, attempt, ended, at)
         verdict = decide(self._desk.state, command)
         if isinstance(verdict, tuple):
-            settled = (EffectSettled(id=f"{command.id}.settled", at=at, effect=call),) if ended.settled else ()
+            live = self._desk.state.live[call]
+            settled = _settled(command, attempt, ended) if live.effect is not None else ()
             self._desk.scribe.note(*verdict, *settled)
-            self._desk.stir.set()
+            self._desk.look()
 
     def _next(self) -> str:
         self._number += 1
         return f"c{self._number}"
+
+
+def _settled(finish: c.FinishCall, attempt: int, ended: Ended) -> tuple[EffectSettled, ...]:
+    """What is known about the effect of a call at its end: that it is meant to stay, or that there is none."""
+    settled = EffectSettled(id=f"{finish.id}.settled", at=finish.at, effect=finish.call)
+    if ended.settled:
+        return (settled,)
+    if not ended.begun and attempt == 1:  # an earlier attempt may have done something
+        return (msgspec.structs.replace(settled, why="it had not begun", happened=False),)
+    return ()
 
 
 def finishing(call: str, attempt: int, ended: Ended, at: float) -> c.FinishCall:

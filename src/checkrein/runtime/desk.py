@@ -10,7 +10,15 @@ import msgspec
 
 from checkrein.core import commands as c
 from checkrein.core.effects import Effect
-from checkrein.core.events import ApprovalDecided, CallFinished, RunStarted
+from checkrein.core.events import (
+    DECIDING,
+    ApprovalDecided,
+    CallFinished,
+    EffectLeft,
+    EffectReopened,
+    EffectUndone,
+    RunStarted,
+)
 from checkrein.core.orders import may_permit
 from checkrein.core.state import State
 from checkrein.core.words import Status, Verb
@@ -52,6 +60,8 @@ class Desk:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.decisions: dict[str, ApprovalDecided] = {}
         """What people have said about approvals since this driver began."""
+        self.wanted: set[str] = set()
+        """Effects whose undo a person has asked for on its own."""
         self._clock = clock
         self._holds = holds
         self._ids = 0
@@ -110,6 +120,12 @@ class Desk:
             told = {"message": f"Something of run {self.run} failed", "exception": error, "task": task}
             asyncio.get_running_loop().call_exception_handler(told)
 
+    def look(self) -> None:
+        """Have the driver look whether there is something to do, unless nothing can have changed for it."""
+        state = self.scribe.state
+        if state.verbs or state.doubts or self.held or self.wanted or state.is_finished:
+            self.stir.set()
+
     # -- waiting
 
     def _heard(self, record: Recorded) -> None:
@@ -119,33 +135,44 @@ class Desk:
                 self.decisions[call] = record.event
             case RunStarted(epoch=epoch) if epoch > self.lease.epoch:
                 self.lose()
+            case EffectReopened(effect=effect, undo=True):
+                self.wanted.add(effect)
+            case EffectUndone(effect=effect) | EffectLeft(effect=effect):
+                self.wanted.discard(effect)
             case CallFinished(call=call, abandoned=abandoned):
                 if not abandoned:
                     self.endings.pop(call, None)
                 elif call in self.flights:
                     self.lose()
-        self.stir.set()
+        if type(record.event) in DECIDING:
+            self.stir.set()
+        else:
+            self.look()
         changed, self._changed = self._changed, set()
         for waiter in changed:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def change(self) -> None:
-        """Return at the next change of the run."""
+    async def change(self, since: int | None = None) -> None:
+        """Return at the next change of the run; at once if there was one since it stood at `since`."""
+        if since is not None and self.scribe.committed.seq != since:
+            return
         waiter = asyncio.get_running_loop().create_future()
         self._changed.add(waiter)
         await waiter
 
     async def gate(self) -> None:
         """Wait until the run may begin calls."""
+        seen = self.scribe.committed.seq
         while not may_permit(self.state, await self.effects()):
-            await self.change()
+            await self.change(seen)  # it may have changed while the ledger was being read
+            seen = self.scribe.committed.seq
 
     async def effects(self) -> tuple[Effect, ...]:
         """The ledger, where it can matter."""
         state = self.state
         is_stopping = state.is_finished or state.status is Status.CANCELLING
-        if not is_stopping and state.pending(Verb.REDIRECT) is None:
+        if not is_stopping and not self.wanted and state.pending(Verb.REDIRECT) is None:
             return ()
         await self.scribe.flush()  # the ledger knows only what is committed
         return await self.journal.effects(self.run)

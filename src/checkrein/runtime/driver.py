@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from checkrein.core import commands as c
-from checkrein.core.effects import Effect
 from checkrein.core.ends import RUNTIME
 from checkrein.core.events import (
+    UNDO_PREFIX,
     CallAnswered,
     Event,
     Need,
@@ -40,10 +40,11 @@ from checkrein.core.orders import (
     orders,
 )
 from checkrein.core.state import PendingVerb, State
-from checkrein.core.words import Answer, CallKind, Outcome, Status, Verb
+from checkrein.core.words import Answer, CallKind, EffectState, Outcome, Status, Verb
 from checkrein.errors import CheckreinError, ReplayDiverged, RunOver, StaleEpoch, StoreUnavailable
 from checkrein.journal.contract import Journal, Lease, stream_of
 from checkrein.journal.rules import answer_id
+from checkrein.journal.surely import surely
 from checkrein.runtime.calling import Calling, Result
 from checkrein.runtime.checking import CHECK_PREFIX, CHECK_SECONDS, checked
 from checkrein.runtime.desk import Desk, Flight
@@ -117,6 +118,7 @@ class Driver:
         self._answers: dict[str, str] = {}
         self._checked: set[str] = set()
         self._late: set[asyncio.Task[None]] = set()
+        self._tried_at = 0
         self._versions: dict[str, bool] = {}
         self._uuids = 0
         self._idle_since: float | None = None
@@ -163,8 +165,13 @@ class Driver:
         except LOST:
             desk.lose()
             await hand_over(desk)
+        except asyncio.CancelledError:
+            # Nobody has asked for a stop, so the program must not hear of one: what is broken off here is in doubt.
+            desk.lose()
+            await surely(self._leave())
+            raise
         finally:
-            await self._stop_everything()
+            await surely(self._stop_everything())
 
     def lose_lease(self) -> None:
         """The lease runs out: begin nothing more, and stop every call before somebody else can claim the run."""
@@ -176,6 +183,8 @@ class Driver:
         """Read where the run stands. Nothing is appended yet."""
         self._desk = Desk(self.journal, self.lease, await self.journal.load(self.run), self._clock, self._holds)
         self._undoing = Undoing(self._desk, lambda effect, call: self._program.undo(effect, call, self))
+        still_open = await self.journal.effects(self.run, {EffectState.OPEN})
+        self._desk.wanted.update(effect.id for effect in still_open if effect.wanted)
 
     async def _obey_until_over(self) -> None:
         desk = self._desk
@@ -249,6 +258,11 @@ class Driver:
         async for record in self.journal.follow(self.run, after=self._desk.scribe.committed.seq):
             self._desk.scribe.absorb(record)
 
+    async def _leave(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHUT_DOWN_SECONDS):
+                await hand_over(self._desk)
+
     async def _stop_everything(self) -> None:
         await stop_flights(self._desk)
         tasks = list(self._desk.tasks)
@@ -298,13 +312,15 @@ class Driver:
 
     async def _end(self, status: Status, *, result: bytes | None = None, error: str | None = None) -> None:
         while not await self.try_finish(status, result=result, error=error, undelivered_ok=True):
-            await self._desk.change()
+            await self._desk.change(self._tried_at)
 
     # -- orders
 
     async def _obey(self) -> None:
         state = self.state
-        if not (state.verbs or state.live or state.doubts or self._desk.held or state.is_finished):
+        desk = self._desk
+        is_stopping = any(live.stop is not None or live.hold for live in state.live.values())
+        if not (state.verbs or is_stopping or state.doubts or desk.held or desk.wanted or state.is_finished):
             return
         effects = await self._desk.effects()
         self._wants_undo = any(e.wanted and e.undo is not None and not state.is_blocked(e.id) for e in effects)
@@ -313,9 +329,9 @@ class Driver:
             self.state, effects, at=self._desk.now(), held=self._desk.held, settle_seconds=self._settle_seconds
         )
         for order in due:
-            await self._carry_out(order, effects)
+            await self._carry_out(order)
 
-    async def _carry_out(self, order: Order, effects: tuple[Effect, ...]) -> None:
+    async def _carry_out(self, order: Order) -> None:
         match order:
             case Abort(call=call):
                 self._abort(call)
@@ -324,7 +340,7 @@ class Driver:
             case LetGoOn(call=call):
                 await self._let_go_on(call)
             case UndoEffect(effect=effect):
-                self._undoing.start(effect, effects)
+                self._undoing.start(effect)
             case TakeAnswer(call=call, answer=answer):
                 await self._take_answer(call, answer)
             case AnswerQuestion(verb=verb) if verb.id not in self._answering:
@@ -457,8 +473,10 @@ class Driver:
         undelivered_ok: bool = False,
     ) -> bool:
         """Finish the run. False when it cannot finish now: paused, an instruction has come, an approval is pending."""
-        for flight in list(self._desk.flights.values()):
-            await flight.performance.abort()
+        for call, flight in list(self._desk.flights.items()):
+            if not call.startswith(UNDO_PREFIX):
+                await flight.performance.abort()
+        self._tried_at = self._desk.scribe.committed.seq
         if self.state.verbs:
             await self._desk.scribe.flush()  # or the ledger would not know what a redirect has just interrupted
         command = c.FinishRun(
@@ -481,7 +499,7 @@ class Driver:
     async def until_it_may_go_on(self) -> None:
         """Wait until the run may begin calls, or something it waits for has come."""
         if self.state.instruction is None or not may_permit(self.state):
-            await self._desk.change()
+            await self._desk.change(self._tried_at)
             await self._desk.gate()
 
     def now(self) -> float:
@@ -549,7 +567,7 @@ class Driver:
         self._desk.stir.set()
 
     def ended_late(self, call: str) -> None:
-        """A call that could not be stopped has ended after all: from now on nothing keeps its effect from being undone."""
+        """A call that could not be stopped has ended after all: nothing keeps its effect from being undone any more."""
         task = asyncio.get_running_loop().create_task(self._answer_late(call))  # this driver may be over by now
         self._late.add(task)
         task.add_done_callback(self._late.discard)

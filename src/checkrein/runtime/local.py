@@ -37,7 +37,7 @@ class LocalPerformance(ToolPerformance):
         super().__init__(job)
         self._control = LocalControl(self._changed)
         self._mark = Mark(job.runtime, job.mark)
-        self._born = table.row_of_self().started
+        self._born = table.birth_of_self()
         self._family: Family | None = None
         self._brood = tracking.Brood(self._control.tell, self._changed)
         self._draft: ToolEnded | None = None
@@ -93,6 +93,18 @@ class LocalPerformance(ToolPerformance):
             self.job.on_held()
 
     # -- the end
+
+    def _has_left_nothing(self) -> bool:
+        return not self._brood and not self._mark.has_started_any and not self._has_files()
+
+    def _end_now(self) -> None:
+        """The function is over and has left nothing behind: so is the call, without further ado."""
+        assert self._draft is not None
+        self.is_decided = self._mark.is_closed = self._brood.is_closed = True
+        if self._control.is_settled:
+            self._draft = msgspec.structs.replace(self._draft, settled=True)
+        if not self._end.done():
+            self._end.set_result(self._draft)
 
     async def _returned(self) -> None:
         """The function is over, and nobody had asked it to stop: end whatever it has left behind."""

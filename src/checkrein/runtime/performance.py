@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -34,8 +35,6 @@ class ToolEnded(Ended, frozen=True, kw_only=True):
     """How the call of a tool ended."""
 
     traceback: str | None = None
-    begun: bool = True
-    """False when the call was stopped before the tool began: it has certainly done nothing."""
     crashed: bool = False
     """The worker process died by itself in the middle of the call."""
     left: tuple[str, ...] = ()
@@ -170,11 +169,14 @@ class ToolPerformance(ABC):
     def _left_of_grace(self) -> float:
         return self._until - time.monotonic()
 
+    def _has_files(self) -> bool:
+        return os.path.exists(self.job.folder)  # pathlib takes several times as long
+
     async def _conclude(self, ended: ToolEnded) -> None:
         """The call is over: publish or drop its files, and let everybody know."""
         self.is_decided = True
         folder = self.job.folder
-        if folder.exists():
+        if self._has_files():
             ended = await anyio.to_thread.run_sync(_put_away, folder, ended)
         if not self._end.done():
             self._end.set_result(_redacted(ended, self.job.secrets))

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import anyio
 from anyio.lowlevel import RunVar
 
+from checkrein.journal.surely import surely
 from checkrein.runtime import table
 from checkrein.runtime.lineage import Family, Steps, ending, freezing
 from checkrein.runtime.table import Row
@@ -44,13 +45,16 @@ async def end(
 
 
 async def hold(family: Family) -> list[Row]:
-    """Freeze everybody in the family and return those that had been running: what `go_on` takes."""
-    return await _walk(freezing(family))
+    """Freeze everybody in the family and return those that had been running: what `go_on` takes.
+
+    Cancelled, it lets them go on again, since nobody would know whom.
+    """
+    return await surely(_walk(freezing(family)), take_back=go_on)
 
 
 async def go_on(frozen: Iterable[Row]) -> None:
-    """Continue what `hold` froze. One that the tool itself had stopped before stays stopped."""
-    await _in_thread(lambda: [table.send(one, signal.SIGCONT) for one in frozen])
+    """Continue what `hold` froze, also when cancelled. One that the tool itself had stopped before stays stopped."""
+    await surely(_in_thread(lambda: [table.send(one, signal.SIGCONT) for one in frozen]))
 
 
 async def members(family: Family) -> list[Row]:

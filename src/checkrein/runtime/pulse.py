@@ -1,9 +1,9 @@
 """A driver that is wedged in user code must not keep a person from stopping it.
 
 A tool that blocks the event loop (`time.sleep` in an `async def`) blocks everything that could stop it. So a thread
-beside the loop feels its pulse. Only when the loop does not answer *and* a verb has waited for longer than the grace, the
-process ends itself with SIGKILL: the supervisor ends its tools, what it was doing is in doubt, and whoever waits for the
-verb claims the run. A loop that is merely slow, with nobody asking anything of it, is left alone.
+beside the loop feels its pulse. Only when the loop does not answer *and* a verb has waited for longer than the grace,
+the process ends itself with SIGKILL: the supervisor ends its tools, what it was doing is in doubt, and whoever waits
+for the verb claims the run. A loop that is merely slow, with nobody asking anything of it, is left alone.
 
 The thread needs the interpreter now and then: code in C that never gives it back is beyond it. Then the leases of this
 process run out, and the run is taken over as from one that does not answer.

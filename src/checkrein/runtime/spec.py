@@ -24,6 +24,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     settled: bool = False
     """The tool said that its effect is meant to stay."""
+    begun: bool = True
+    """False when the call was stopped before it began: it has certainly done nothing."""
     usage: Usage | None = None
     chunks: int = 0
     chars: int = 0

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from checkrein.errors import NotImportable
+from checkrein.runtime import undone
 from checkrein.runtime.importable import target_of
 from checkrein.runtime.in_worker import WorkerPerformance
 from checkrein.runtime.loading import refuse_in_worker
@@ -44,6 +45,7 @@ def isolation_of(function: Callable[..., Any], wanted: Isolation | str | None = 
     return wanted
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_async(function: Any) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
@@ -72,7 +74,7 @@ class Stage:
         self._secrets = secrets
         self._performances: WeakSet[ToolPerformance] = WeakSet()
         self._workers = Workers(self.runtime, most=most_workers, warm=warm_workers)
-        for function in preload:
+        for function in (undone.perform, *preload):
             with suppress(NotImportable):  # whoever builds the agent has told its author
                 self._workers.expect(target_of(function))
 
@@ -89,9 +91,11 @@ class Stage:
 
         Detached calls are forgotten, so that they do not keep the event loop from closing.
         """
-        await self._workers.close()
-        for performance in self._performances:
-            performance.abandon()
+        try:
+            await self._workers.close()
+        finally:
+            for performance in self._performances:
+                performance.abandon()
 
     def folder_of(self, mark: str) -> Path:
         """Where the files of a call are, also those of a call whose runtime died (see `files.discard`)."""

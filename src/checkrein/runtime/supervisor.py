@@ -17,6 +17,7 @@ from typing import Final
 
 import anyio
 
+from checkrein.journal.surely import surely
 from checkrein.runtime import table, watch
 from checkrein.runtime.loading import refuse_in_worker
 from checkrein.runtime.processes import Exit
@@ -49,10 +50,10 @@ class Supervisor:
 
     @classmethod
     async def start(cls, mark: str) -> Supervisor:
-        """Start one; on return it watches. Raises `OSError` if it cannot be started."""
+        """Start one; on return it watches. Raises `OSError` if it cannot be started. Cancelled, it leaves none."""
         refuse_in_worker()
         supervisor = cls(mark)
-        await supervisor._start()
+        await surely(supervisor._start(), take_back=lambda _: supervisor.close())
         return supervisor
 
     @property
@@ -76,7 +77,10 @@ class Supervisor:
         self._say_armed()
 
     async def close(self) -> None:
-        """End it: this runtime has ended its tools by itself."""
+        """End it: this runtime has ended its tools by itself. Cancelling this does not keep it."""
+        await surely(self._close())
+
+    async def _close(self) -> None:
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()

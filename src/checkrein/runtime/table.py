@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 LINUX: Final = sys.platform.startswith("linux")
@@ -54,6 +55,16 @@ def row_of_self() -> Row:
     found = row(os.getpid())
     assert found is not None, "a process can look at itself"
     return found
+
+
+def birth_of_self() -> float:
+    """When this process started: part of what names it among all that ever had its pid."""
+    return _birth(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _birth(pid: int) -> float:
+    return row_of_self().started
 
 
 def rows() -> dict[int, Row]:

@@ -57,8 +57,11 @@ class TaskPerformance(LocalPerformance):
         else:
             self._draft = task.result()
         if not self._control.is_stopping:
-            self._spawn(self._returned())
-            self.is_decided = True
+            if self._has_left_nothing():
+                self._end_now()
+            else:
+                self._spawn(self._returned())
+                self.is_decided = True
         self._changed()
 
     # -- stopping

@@ -31,15 +31,17 @@ class Undoing:
         self._calls: dict[str, UndoneCall] = {}
         self._read_to = 0
 
-    def start(self, effect: Effect, effects: tuple[Effect, ...]) -> None:
+    def start(self, effect: Effect) -> None:
         """Undo `effect`, unless an undo is under way."""
         if not self.is_busy:
             self.is_busy = True
-            self._desk.start(self._undo(effect, effects))
+            self._desk.start(self._undo(effect))
 
-    async def _undo(self, effect: Effect, effects: tuple[Effect, ...]) -> None:
+    async def _undo(self, effect: Effect) -> None:
         """Undo one effect: a few tries, and then it is left, with a way to try again."""
         try:
+            # Read now, and not when the order was made: an undo that has ended since may have been of this very effect.
+            effects = await self._desk.journal.effects(self._desk.run)
             for number in range(1, UNDO_TRIES + 1):
                 if await self._undo_once(effect, effects, number):
                     return

@@ -26,9 +26,8 @@ class Converts(Protocol):
 
 def decode_arguments(function: Callable[..., Any], arguments: bytes) -> Mapping[str, Any]:
     """The keyword arguments for `function`."""
-    if isinstance(function, Converts):
-        return function.decode_arguments(arguments)
-    return plain_arguments(arguments)
+    decode = getattr(function, "decode_arguments", None)
+    return plain_arguments(arguments) if decode is None else decode(arguments)
 
 
 def plain_arguments(arguments: bytes) -> dict[str, Any]:
@@ -51,8 +50,9 @@ def shown_arguments(arguments: bytes) -> Mapping[str, Any]:
 
 def encode_result(function: Callable[..., Any], result: Any) -> bytes:
     """The result as JSON, or `NotJson`."""
-    if isinstance(function, Converts):
-        return function.encode_result(result)
+    encode = getattr(function, "encode_result", None)
+    if encode is not None:
+        return encode(result)  # type: ignore[no-any-return]
     try:
         text = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plainer)
     except NotJson as error:

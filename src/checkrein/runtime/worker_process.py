@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import anyio
 
+from checkrein.journal.surely import surely
 from checkrein.runtime import marking, processes, table
 from checkrein.runtime.channel import Head, Unpacker, pack
 from checkrein.runtime.lineage import Family
@@ -52,9 +53,12 @@ class WorkerProcess:
     @classmethod
     async def start(cls, runtime: str, hello: Head) -> WorkerProcess:
         """Start one and return; it gets ready by itself. Cancelling this waits for the start and ends it again."""
+        return await surely(cls._start(runtime, hello), take_back=cls.leave)
+
+    @classmethod
+    async def _start(cls, runtime: str, hello: Head) -> WorkerProcess:
         name = uuid.uuid4().hex
-        with anyio.CancelScope(shield=True):
-            process, channel = await anyio.to_thread.run_sync(_popen, runtime, name)
+        process, channel = await anyio.to_thread.run_sync(_popen, runtime, name)
         worker = cls(process, channel, name)
         await worker.send({"hello": {**hello, "runtime": runtime}})
         return worker
@@ -101,7 +105,10 @@ class WorkerProcess:
                 self.on_exit()
 
     async def leave(self) -> None:
-        """End an idle worker: it goes by itself when nobody is there any more."""
+        """End an idle worker: it goes by itself when nobody is there any more. Cancelling this does not keep it."""
+        await surely(self._leave())
+
+    async def _leave(self) -> None:
         if self._is_buried:
             return
         with suppress(OSError):

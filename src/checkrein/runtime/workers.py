@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final, Self
 
 from checkrein.errors import MisuseError
+from checkrein.journal.surely import surely
 from checkrein.runtime.loading import Target, refuse_in_worker
 from checkrein.runtime.tracking import outside
 from checkrein.runtime.worker_process import WorkerProcess
@@ -63,7 +64,10 @@ class Workers:
         await self.close()
 
     async def close(self) -> None:
-        """End every worker, also one that is performing a call. Returns when none is left."""
+        """End every worker, also one that is performing a call. Returns, also when cancelled, when none is left."""
+        await surely(self._close())
+
+    async def _close(self) -> None:
         self._is_open = False
         if self._trim_timer is not None:
             self._trim_timer.cancel()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from functools import partial
 from typing import Final
 
-from anyio import CancelScope, to_thread
+from anyio import to_thread
 
 from checkrein.core.effects import Effect
 from checkrein.core.events import Event, RunCreated
@@ -26,6 +26,7 @@ from checkrein.journal.sqlite.reader import Reader
 from checkrein.journal.sqlite.reserve import Reserve
 from checkrein.journal.sqlite.turns import Turns
 from checkrein.journal.sqlite.writer import Writer
+from checkrein.journal.surely import surely
 
 SNAPSHOT_AFTER: Final = 256
 """A load that had to fold more events than this keeps what it has found."""
@@ -187,8 +188,10 @@ class SqliteJournal(Journal):
     # -- the store
 
     async def close(self) -> None:
-        with CancelScope(shield=True):  # it takes no longer than what was queued
-            await to_thread.run_sync(self._writer.close)
-            # Those whose append was still committed now read what they missed, and are ahead in the reader's queue.
-            await to_thread.run_sync(self._reader.close)
+        await surely(self._close())  # it takes no longer than what was queued
+
+    async def _close(self) -> None:
+        await to_thread.run_sync(self._writer.close)
+        # Those whose append was still committed now read what they missed, and are ahead in the reader's queue.
+        await to_thread.run_sync(self._reader.close)
         self._tower.ring_all()

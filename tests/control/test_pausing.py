@@ -1,0 +1,537 @@
+"""Pause and resume of whole runs: what a pause does to each kind of call, and that a resume continues exactly there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from checkrein import Receipt, Runtime, Settling, tool
+from checkrein.core.events import CallStarted, InstructionDelivered, VerbAccepted
+from checkrein.core.words import CallKind, EffectState, Outcome, Status, Verb
+from checkrein.errors import MisuseError, Refused
+from checkrein.models import ToolResult, Turn, User
+from tests.control.abort_tools import count_held, count_held_async, draft, fetch, lock, send, wait_for, work
+from tests.control.scene import (
+    agent,
+    calls,
+    events,
+    gone,
+    in_flight,
+    late,
+    ledger,
+    model,
+    outcomes,
+    program,
+    receipts,
+    result,
+    settled,
+    stopped_at,
+    until_state,
+    until_status,
+)
+from tests.runtime import tools
+from tests.runtime.witness import Witness, until
+
+pytestmark = pytest.mark.anyio
+
+
+# -- the model
+
+
+async def test_a_pause_closes_the_stream_at_once_and_keeps_what_it_said(runtime: Runtime) -> None:
+    """D20 D28 D31: the partial text is in the receipt, in the journal, and can be read while it is paused."""
+    churn = agent(["one two three four five six seven eight nine ten"], [], pace=40)
+    heard: list[str] = []
+    run = await runtime.start(churn, "Count.")
+    runtime.listen(run.id, lambda chunk: heard.append(chunk.text))
+    await until(lambda: len(heard) >= 3)
+
+    receipt = settled(await run.pause())
+
+    said = "".join(heard)
+    assert outcomes(receipt) == {"scripted": Outcome.ABORTED}
+    assert receipt.tokens_after_stop == 0
+    assert receipt.partial.chars == len(said)
+    assert (model(churn).live, model(churn).stopped) == (0, 1)
+
+    async def kept() -> str:
+        (started,) = await events(runtime, run, CallStarted)
+        return "".join(chunk.text for chunk in await runtime.journal.chunks(run.id, started.call))
+
+    async with asyncio.timeout(10):
+        while await kept() != said:
+            await asyncio.sleep(0.02)
+    await run.resume()
+    assert await result(run) == "one two three four five six seven eight nine ten"
+    attempts = [(event.call, event.attempt) for event in await events(runtime, run, CallStarted)]
+    assert attempts == [("c1", 1), ("c1", 2)], "asked again at the same place, and counted"
+
+
+# -- on_pause="finish"
+
+
+async def test_a_pause_waits_for_a_tool_and_names_it(runtime: Runtime, witness: Witness, tmp_path: Path) -> None:
+    """D18 D20 D30: nothing is torn; while it waits, the answer and the button say for what."""
+    go = tmp_path / "go"
+    churn = agent([calls(("wait_for", {"log": witness.log, "file": str(go)})), "Done."], [wait_for])
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("waiting")
+    assert (await run.controls())[Verb.PAUSE].consequence == "waits for wait_for, then holds"
+
+    settling = await run.pause(wait=0.1)
+
+    assert isinstance(settling, Settling)
+    assert settling.status == Status.PAUSING
+    assert settling.waiting_for == "wait_for to stop"
+    button = (await run.controls())[Verb.PAUSE]
+    assert (button.enabled, button.consequence) == (False, "waits for wait_for to stop")
+
+    go.touch()
+    receipt = settled(await run.pause())
+
+    assert receipt.status is Status.PAUSED
+    assert outcomes(receipt) == {"wait_for": Outcome.COMPLETED}
+    assert model(churn).requests == 1, "nothing is asked while it is paused"
+    await run.resume()
+    assert await result(run) == "Done."
+    assert witness.words() == ["waiting", "let go"], "the finished tool was not done again"
+
+
+async def test_one_call_can_be_aborted_instead_of_being_waited_for(runtime: Runtime, witness: Witness) -> None:
+    """D1 D20: 'Don't wait: abort it'. The other one is still waited for, and the model is told the truth."""
+    churn = agent(
+        [
+            calls(("work", {"log": witness.log}), ("draft", {"log": witness.log, "seconds": 0.5})),
+            "Done.",
+        ],
+        [work, draft],
+    )
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work", "draft")
+    await run.pause(wait=0.01)
+
+    aborted = settled(await run.abort(await in_flight(run, "work")))
+    paused = settled(await run.pause())
+
+    assert aborted.verb is Verb.ABORT
+    assert outcomes(paused) == {"work": Outcome.ABORTED, "draft": Outcome.COMPLETED}
+    await run.resume()
+    assert await result(run) == "Done."
+    told = {m.name: m.content for m in model(churn).asked[-1].messages if isinstance(m, ToolResult)}
+    assert "Interrupted" in told["work"]
+    assert told["draft"] == "draft"
+    assert "undo draft" not in witness.words()
+
+
+# -- on_pause="abort"
+
+
+async def test_a_tool_that_may_be_aborted_is_and_the_resume_tries_it_again(runtime: Runtime, witness: Witness) -> None:
+    """D20 D30: with the same key, so that the service behind it can tell."""
+    churn = agent([calls(("fetch", {"log": witness.log, "seconds": 60})), "Done."], [fetch])
+    run = await runtime.start(churn, "Go.")
+    await until(lambda: witness.lines())
+    assert (await run.controls())[Verb.PAUSE].consequence == "stops fetch, which resume does again"
+
+    receipt = settled(await run.pause())
+
+    assert outcomes(receipt) == {"fetch": Outcome.KILLED}
+    assert late(witness, await stopped_at(runtime, receipt)) == []
+    await run.resume()
+    assert await result(run) == "Done."
+    key = f"{run.id}/c2"
+    assert witness.words() == [f"fetch 1 {key}", f"fetch 2 {key}", "fetched 2"]
+
+
+def test_only_an_idempotent_tool_may_be_aborted_by_a_pause() -> None:
+    with pytest.raises(MisuseError, match="idempotent=True"):
+        tool(on_pause="abort")(tools.add)
+
+
+# -- on_pause="hold"
+
+
+async def test_a_held_def_tool_is_frozen_and_continued_at_resume(runtime: Runtime, witness: Witness) -> None:
+    """D20 D23 D28: the process is stopped, not ended, and goes on where it was."""
+    churn = agent([calls(("count_held", {"log": witness.log, "ticks": 60})), "Done."], [count_held])
+    run = await runtime.start(churn, "Count.")
+    await witness.saw("tick", times=3)
+
+    receipt = settled(await run.pause())
+
+    (pid,) = {line.pid for line in witness.lines()}
+    assert outcomes(receipt) == {"count_held": "held"}
+    assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    assert await witness.is_quiet(seconds=0.4)
+    assert not late(witness, await stopped_at_settled(runtime, receipt))
+
+    await run.resume()
+
+    assert await result(run) == "Done."
+    assert len(witness.lines("tick")) == 60
+    assert {line.pid for line in witness.lines()} == {pid}
+    told = next(m for m in model(churn).asked[-1].messages if isinstance(m, ToolResult))
+    assert told.content == "60"
+
+
+async def stopped_at_settled(runtime: Runtime, receipt: Receipt) -> float:
+    """A held call has not stopped: what counts is when the pause was settled."""
+    record = next(record for record in await runtime.journal.read(receipt.run) if record.seq == receipt.seq)
+    assert isinstance(record.event, VerbAccepted)
+    assert record.event.asked_at is not None
+    assert receipt.timing_ms.settled is not None
+    return record.event.asked_at + receipt.timing_ms.settled / 1000
+
+
+async def test_a_held_async_tool_waits_at_its_checkpoint(runtime: Runtime, witness: Witness) -> None:
+    """D20 D28"""
+    churn = agent([calls(("count_held_async", {"log": witness.log, "ticks": 40})), "Done."], [count_held_async])
+    run = await runtime.start(churn, "Count.")
+    await witness.saw("tick", times=3)
+
+    receipt = settled(await run.pause())
+
+    assert outcomes(receipt) == {"count_held_async": "held"}
+    assert await witness.is_quiet()
+    await run.resume()
+    assert await result(run) == "Done."
+    assert len(witness.lines("tick")) == 40
+
+
+@pytest.mark.parametrize("used", [count_held, count_held_async], ids=["def", "async def"])
+async def test_a_held_call_can_be_cancelled(runtime: Runtime, witness: Witness, used: Any) -> None:
+    """D2 D4: it is not woken for it, and nothing of it is left."""
+    churn = agent([calls((used.name, {"log": witness.log, "ticks": 5000})), "never"], [used])
+    run = await runtime.start(churn, "Count.")
+    await witness.saw("tick", times=3)
+    await run.pause()
+    ticks = len(witness.lines())
+
+    receipt = settled(await run.cancel())
+
+    assert receipt.status is Status.CANCELLED
+    assert list(outcomes(receipt).values()) in ([Outcome.KILLED], [Outcome.ABORTED])
+    assert await witness.is_quiet()
+    assert len(witness.lines()) == ticks
+
+
+async def test_a_single_held_call_can_be_aborted_while_paused(runtime: Runtime, witness: Witness) -> None:
+    churn = agent([calls(("count_held", {"log": witness.log, "ticks": 5000})), "Done."], [count_held])
+    run = await runtime.start(churn, "Count.")
+    await witness.saw("tick", times=3)
+    await run.pause()
+    pid = witness.lines()[0].pid
+
+    settled(await run.abort(await in_flight(run, "count_held")))
+
+    assert not psutil.pid_exists(pid)
+    assert (await run.state()).status is Status.PAUSED
+    await run.resume()
+    assert await result(run) == "Done."
+
+
+async def test_a_held_call_keeps_its_run_in_memory(store: str, witness: Witness) -> None:
+    """D20: eviction would lose what is frozen."""
+    async with Runtime(store, evict_seconds=0.1) as runtime:
+        churn = agent([calls(("count_held", {"log": witness.log, "ticks": 30})), "Done."], [count_held])
+        run = await runtime.start(churn, "Count.")
+        await witness.saw("tick", times=3)
+        await run.pause()
+
+        await asyncio.sleep(0.6)
+
+        assert runtime._engine.driver(run.id) is not None
+        await run.resume()
+        assert await result(run) == "Done."
+        assert len(witness.lines("tick")) == 30
+
+
+async def test_closing_the_runtime_ends_what_is_held_and_nobody_guesses_how_far_it_got(
+    store: str, witness: Witness
+) -> None:
+    """D4 D29 D30: a frozen process is not left behind; it was cut off, so its outcome is in doubt."""
+    turns = [calls(("count_held", {"log": witness.log, "ticks": 5000})), "Done."]
+    async with Runtime(store) as first:
+        run = await first.start(agent(turns, [count_held]), "Count.")
+        await witness.saw("tick", times=3)
+        await run.pause()
+        pid = witness.lines()[0].pid
+    await gone([pid])
+
+    async with Runtime(store, agents=[agent(turns, [count_held])]) as second:
+        again = await second.get(run.id)
+        assert (await again.state()).status is Status.PAUSED
+        await again.resume()
+        state = await until_state(again, lambda state: state.doubts)
+        (call,) = state.doubts
+        await again.resolve(call, "happened", result=3)
+        assert await result(again) == "Done."
+
+
+async def test_a_tool_in_a_thread_is_held_at_its_checkpoint(runtime: Runtime, witness: Witness) -> None:
+    """D20 D28"""
+    used = tool(isolation="thread", on_pause="hold", effect="none")(tools.tick_at_checkpoints)
+    run = await runtime.start(agent([calls((used.name, {"log": witness.log})), "never"], [used]), "Count.")
+    await witness.saw("tick", times=3)
+
+    receipt = settled(await run.pause())
+
+    assert outcomes(receipt) == {"tick_at_checkpoints": "held"}
+    assert await witness.is_quiet()
+    await run.resume()
+    ticks = len(witness.lines())
+    await witness.saw("tick", times=ticks + 3)
+    await run.cancel()
+    assert await witness.is_quiet()
+
+
+# -- the verbs around it
+
+
+async def test_a_pause_before_the_first_call_holds_the_run_there(runtime: Runtime, witness: Witness) -> None:
+    """D3 D20"""
+    churn = agent([calls(("work", {"log": witness.log, "seconds": 0})), "Done."], [work])
+    run = await runtime.start(churn, "Go.")
+
+    receipt = settled(await run.pause())
+
+    asked = model(churn).requests
+    await asyncio.sleep(0.2)
+    assert receipt.status is Status.PAUSED
+    assert model(churn).requests == asked, "nothing begins while it is paused"
+    assert "work" not in witness.words() or asked
+    await run.resume()
+    assert await result(run) == "Done."
+    assert witness.words() == ["work", "work done"]
+
+
+async def test_a_second_pause_gets_the_same_receipt(runtime: Runtime, witness: Witness) -> None:
+    """D7: also one that comes while the first is settling."""
+    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.5})), "Done."], [work])
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work")
+
+    first, second = await asyncio.gather(run.pause(by="ann"), run.pause(by="bob"))
+    third = await run.pause(by="cat")
+
+    assert first == second == third
+    assert len(await receipts(runtime, run)) == 1
+
+
+async def test_a_pause_in_the_middle_of_pausing_can_be_taken_back(runtime: Runtime, witness: Witness) -> None:
+    """D20: resume while pausing: the run goes on, and the pause is told that it was superseded."""
+    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.6})), "Done."], [work])
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work")
+    pausing = asyncio.create_task(run.pause())
+    await until_status(run, Status.PAUSING)
+
+    resumed = settled(await run.resume())
+
+    paused = settled(await pausing)
+    assert paused.superseded_by is not None
+    assert resumed.status is Status.RUNNING
+    assert await result(run) == "Done."
+    assert witness.words() == ["work", "work done"]
+
+
+async def test_resume_can_carry_an_instruction_and_the_journal_shows_what_was_added(
+    runtime: Runtime, witness: Witness
+) -> None:
+    """D23 D32: the model is told, once, and one line says what the person added."""
+    churn = agent(
+        [calls(("work", {"log": witness.log, "seconds": 0.3})), "Summed up."], [work], plan=["Count", "Write"]
+    )
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work")
+    await run.pause()
+
+    receipt = settled(await run.resume("summarise and stop"))
+
+    assert receipt.delivered is True
+    assert await result(run) == "Summed up."
+    said = [m for m in model(churn).asked[-1].messages if isinstance(m, User)]
+    assert said == [User("Go."), User("summarise and stop")]
+    (delivered,) = await events(runtime, run, InstructionDelivered)
+    assert "summarise and stop" in delivered.diff
+    assert "\n" not in delivered.diff
+    assert witness.words() == ["work", "work done"]
+
+
+async def test_resume_is_refused_where_there_is_nothing_to_resume(runtime: Runtime, witness: Witness) -> None:
+    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.3})), "Done."], [work])
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work")
+
+    with pytest.raises(Refused) as running:
+        await run.resume()
+    await result(run)
+    with pytest.raises(Refused) as finished:
+        await run.pause()
+
+    assert (running.value.code, finished.value.code) == ("not_now", "finished")
+
+
+async def test_open_effects_stay_open_while_paused_and_are_undone_by_a_cancel_from_there(
+    runtime: Runtime, witness: Witness
+) -> None:
+    """D5 D33"""
+    churn = agent(
+        [calls(("lock", {"log": witness.log})), calls(("work", {"log": witness.log, "seconds": 0.3})), "never"],
+        [lock, work],
+    )
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work")
+    await run.pause()
+    assert await ledger(runtime, run) == {"lock": EffectState.OPEN}
+    assert "undo lock" not in witness.words()
+
+    await run.cancel()
+
+    assert await ledger(runtime, run) == {"lock": EffectState.UNDONE}
+    assert witness.words() == ["lock", "lock made", "work", "work done", "undo lock"]
+
+
+# -- out of memory and back
+
+
+async def test_a_paused_run_leaves_memory_after_a_while_and_comes_back_by_replay(store: str, witness: Witness) -> None:
+    """D20 D29 D30"""
+    async with Runtime(store, evict_seconds=0.2) as runtime:
+        churn = agent(
+            [
+                calls(("lock", {"log": witness.log})),
+                calls(("work", {"log": witness.log, "seconds": 0.3})),
+                Turn("Then this.", calls=[("send", {"log": witness.log})]),
+                "Done.",
+            ],
+            [lock, work, send],
+        )
+        run = await runtime.start(churn, "Go.")
+        await witness.saw("work")
+        await run.pause()
+        asked = model(churn).requests
+
+        await until(lambda: runtime._engine.driver(run.id) is None)
+
+        assert (await run.state()).status is Status.PAUSED
+        receipt = settled(await run.resume())
+        assert receipt.status in (Status.QUEUED, Status.RUNNING)
+        assert await result(run) == "Done."
+        assert model(churn).requests == asked + 2, "no answer was asked for twice"
+    assert witness.words() == ["lock", "lock made", "work", "work done", "send", "sent"]
+
+
+async def test_a_run_that_left_memory_takes_an_instruction_with_the_resume(store: str, witness: Witness) -> None:
+    """D23 D32"""
+    async with Runtime(store, evict_seconds=0.1) as runtime:
+        churn = agent([calls(("work", {"log": witness.log, "seconds": 0.2})), "Summed up."], [work])
+        run = await runtime.start(churn, "Go.")
+        await witness.saw("work")
+        await run.pause()
+        await until(lambda: runtime._engine.driver(run.id) is None)
+
+        receipt = settled(await run.resume("summarise and stop"))
+
+        assert receipt.delivered is True
+        assert await result(run) == "Summed up."
+        assert model(churn).asked[-1].messages[-1] == User("summarise and stop")
+
+
+async def test_a_question_to_a_run_that_left_memory_is_answered_and_it_stays_paused(
+    store: str, witness: Witness
+) -> None:
+    """D31"""
+    async with Runtime(store, evict_seconds=0.1) as runtime:
+        churn = agent([calls(("work", {"log": witness.log, "seconds": 0.2})), "Half way.", "Done."], [work])
+        run = await runtime.start(churn, "Go.")
+        await witness.saw("work")
+        await run.pause()
+        await until(lambda: runtime._engine.driver(run.id) is None)
+
+        assert await run.ask("How far are you?") == "Half way."
+
+        assert (await run.state()).status is Status.PAUSED
+        await run.cancel()
+
+
+async def test_a_run_that_left_memory_can_be_cancelled_and_its_effects_are_undone(store: str, witness: Witness) -> None:
+    """D22 D33"""
+    async with Runtime(store, evict_seconds=0.1) as runtime:
+        churn = agent(
+            [calls(("lock", {"log": witness.log})), calls(("work", {"log": witness.log, "seconds": 0.2})), "never"],
+            [lock, work],
+        )
+        run = await runtime.start(churn, "Go.")
+        await witness.saw("work")
+        await run.pause()
+        await until(lambda: runtime._engine.driver(run.id) is None)
+
+        receipt = settled(await run.cancel())
+
+        assert receipt.status is Status.CANCELLED
+        assert await ledger(runtime, run) == {"lock": EffectState.UNDONE}
+        assert witness.words()[-1] == "undo lock"
+
+
+async def test_what_was_held_is_in_doubt_after_a_crash(store: str, witness: Witness, tmp_path: Path) -> None:
+    """D30: a frozen process does not outlive its runtime, and nobody guesses how far it got."""
+    async with program(tmp_path, HELD, witness.log, store):
+        await until(lambda: (tmp_path / "held").exists())
+        pid = witness.lines()[0].pid
+        assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    await gone([pid])
+
+    churn = agent([calls(("count_held", {"log": witness.log, "ticks": 1000})), "Done."], [count_held])
+    async with Runtime(store, agents=[churn]) as runtime:
+        (row,) = await runtime.runs()
+        run = await runtime.get(row.id)
+        await run.resume()
+        state = await until_state(run, lambda state: state.doubts)
+        (call,) = state.doubts
+        assert state.doubts[call].name == "count_held"
+        await run.resolve(call, "happened", result=1000)
+        assert await result(run) == "Done."
+
+
+HELD = """
+import asyncio, pathlib, sys
+from checkrein import Agent, Runtime
+from checkrein.models import ScriptedModel, Turn
+from tests.control.abort_tools import count_held
+from tests.runtime.witness import Witness
+
+async def main(log, store):
+    turns = [Turn(calls=[("count_held", {"log": log, "ticks": 1000})]), "Done."]
+    agent = Agent("churn", model=ScriptedModel(turns), tools=[count_held])
+    async with Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Go.")
+        await Witness(log).saw("tick", times=3)
+        await run.pause()
+        pathlib.Path(log).with_name("held").touch()
+        await asyncio.sleep(60)
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_every_call_of_a_paused_run_can_be_looked_at(runtime: Runtime, witness: Witness) -> None:
+    """D31: what it asked for, with which arguments, and what came of it, all from the journal."""
+    churn = agent(
+        [calls(("draft", {"log": witness.log})), calls(("work", {"log": witness.log, "seconds": 0.2})), "Done."],
+        [draft, work],
+    )
+    run = await runtime.start(churn, "Go.")
+    await witness.saw("work")
+    await run.pause()
+
+    started = [event for event in await events(runtime, run, CallStarted) if event.kind is CallKind.TOOL]
+
+    assert [event.name for event in started] == ["draft", "work"]
+    assert all(witness.log.encode() in bytes(event.arguments or b"") for event in started)
+    await run.cancel()
