@@ -11,11 +11,15 @@ from typing import Any, Final
 import msgspec
 
 from checkrein.agents.redacting import RedactedReply, redacted_request
+from checkrein.agents.retrying import Retries
 from checkrein.agents.watchers.contract import Fed, Flag
 from checkrein.agents.watchers.several import SeveralWatchers
+from checkrein.core.conditions import Usage
 from checkrein.core.words import Outcome
-from checkrein.models.messages import Assistant, Request
+from checkrein.models.history import GO_ON
+from checkrein.models.messages import Assistant, Message, Note, Request
 from checkrein.models.port import Collector, Model, Reply, TextDelta, close
+from checkrein.models.prices import cost_of
 from checkrein.runtime.secrets import Secrets
 from checkrein.runtime.spec import Ended
 
@@ -49,9 +53,16 @@ class ModelPerformance:
         secrets: Secrets,
         watchers: SeveralWatchers | None = None,
         on_flags: Callable[[Sequence[Flag]], None] | None = None,
+        retries: Retries | None = None,
+        begun: str = "",
     ) -> None:
+        """`begun` is what the model had said when it was paused: it is asked to go on there, and the rest is added."""
         self._model = model
+        if begun:
+            request = msgspec.structs.replace(request, messages=(*request.messages, *_go_on(begun)))
         self._request = redacted_request(secrets, request)
+        self._retries = retries
+        self._begun = begun
         self._forward = forward
         self._watchers = watchers
         self._on_flags = on_flags
@@ -97,6 +108,8 @@ class ModelPerformance:
         return None
 
     async def _read(self) -> Reply:
+        if self._begun:
+            self._show(self._begun)
         stream = self._model.stream(self._request)
         try:
             async for delta in stream:
@@ -141,6 +154,8 @@ class ModelPerformance:
         reply = self._task.result() if is_whole else self._collector.partial()
         withheld = self._watchers.withheld if self._watchers is not None else ""
         message = reply.message
+        if self._begun:
+            message = msgspec.structs.replace(message, text=self._begun + message.text)
         if withheld:
             message = msgspec.structs.replace(message, text=message.text[: len(message.text) - len(withheld)])
         if message.signature and not self._redacted.keeps_thinking:
@@ -148,16 +163,29 @@ class ModelPerformance:
         outcome = Outcome.COMPLETED if is_whole else Outcome.ABORTED if error is None else Outcome.FAILED
         if is_let_go:
             outcome = Outcome.DETACHED
+        retry = None
+        if error is not None and self._retries is not None and not self._is_stopped:
+            retry = self._retries.after(error)
         return Ended(
             outcome=outcome,
             result=msgspec.json.encode(Told(message, self._model.name, reply.finish)),
             error=None if error is None else self._secrets.text(describe(error)),
-            usage=reply.usage,
+            usage=self._priced(reply.usage),
             chunks=self._chunks,
             chars=self._chars,
             chunk_hash=self._hash.hexdigest() if self._chunks else "",
             tokens_after_stop=self._late_chunks,
+            retry_seconds=retry,
         )
+
+    def _priced(self, usage: Usage) -> Usage:
+        if usage.cost_usd is not None:
+            return usage
+        return msgspec.structs.replace(usage, cost_usd=cost_of(self._model.name, usage))
+
+
+def _go_on(begun: str) -> tuple[Message, ...]:
+    return (Assistant(begun, interrupted=True), Note(GO_ON))
 
 
 def describe(error: BaseException) -> str:

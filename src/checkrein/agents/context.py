@@ -162,6 +162,7 @@ class Context:
                 key=permit.key,
                 attempt=permit.attempt,
                 deps=self._agent.deps,
+                may_begin=permit.holds,
                 on_held=self._driver.look_again,
                 on_late_end=lambda: self._driver.ended_late(permit.call),
             )

@@ -14,6 +14,7 @@ from checkrein.agents.answering import answer_with
 from checkrein.agents.plan import PLAN_TOOL
 from checkrein.agents.plan import SPEC as PLAN_SPEC
 from checkrein.agents.play import Play
+from checkrein.agents.retrying import RETRIES
 from checkrein.agents.tool import Tool, Toolbox, is_program
 from checkrein.agents.tooling import check_call, undo_call
 from checkrein.agents.watchers.contract import Watching
@@ -55,6 +56,7 @@ class Agent:
         deps: Any = None,
         watchers: Sequence[Watching] = (),
         settings: Settings | None = None,
+        retries: int = RETRIES,
     ) -> None:
         self.name = name
         self.instructions = instructions
@@ -67,6 +69,8 @@ class Agent:
         self.deps = deps
         self.watchers = tuple(watchers)
         self.settings = settings or Settings()
+        self.retries = retries
+        """How often a model that failed for a reason that may pass is asked again, before a person is."""
         self._model = model
         if len({*self.tools, *self.team}) < len(tools):
             raise MisuseError(f"Agent {name} has two tools of the same name.")

@@ -10,6 +10,7 @@ import msgspec
 
 from checkrein.agents.asking import ModelPerformance, Told
 from checkrein.agents.plan import PLAN_TOOL, Plan
+from checkrein.agents.retrying import Retries
 from checkrein.agents.threads import SEPARATOR, history_of_thread, told_of
 from checkrein.agents.tooling import tool_call
 from checkrein.agents.watchers.contract import Flag
@@ -127,7 +128,7 @@ class Play:
         agent, driver = self._agent, self._driver
         self._history.add(self._messages)
         self._messages = []
-        history = self._history
+        history, retries = self._history, Retries(agent.retries)
 
         def request(instruction: str | None) -> Request:
             messages = history.messages() if instruction is None else (*history.messages(), User(instruction))
@@ -151,6 +152,8 @@ class Play:
                 secrets=driver.secrets,
                 watchers=watchers,
                 on_flags=lambda flags: self._flagged(permit.call, flags),
+                retries=retries,
+                begun="" if agent.output_type is not None else _begun(permit),
             )
 
         return Spec(
@@ -271,6 +274,12 @@ class Play:
             )
         except ValueError as error:
             raise ValueError(f"The arguments do not fit: {error}") from error
+
+
+def _begun(permit: Permit) -> str:
+    """What the model had said when it was paused; nothing if it had come to ask for tools."""
+    told = told_of(permit.partial)
+    return "" if told is None or told.message.calls else told.message.text
 
 
 def _asked(turn: int, history: Growing, instruction: str | None) -> bytes:

@@ -47,6 +47,7 @@ def tool_call(
             attempt=permit.attempt,
             isolation=None if tool.is_async else tool.isolation,
             deps=deps,
+            may_begin=permit.holds,
             on_held=on_held,
             on_late_end=None if on_late_end is None else lambda: on_late_end(permit.call),
         )

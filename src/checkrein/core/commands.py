@@ -149,6 +149,7 @@ class FinishCall(Command, frozen=True, kw_only=True):
     chars: int = 0
     chunk_hash: str = ""
     tokens_after_stop: int = 0
+    retry: bool = False
 
 
 class LeaveEffect(Command, frozen=True, kw_only=True):

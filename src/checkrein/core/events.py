@@ -155,6 +155,8 @@ class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
     """The id of the verb that stopped it, if one did."""
     owner_dead: bool = False
     """With `in_doubt`: the process that made the call is known to be gone, so the call can no longer begin."""
+    retry: bool = False
+    """With `failed`, of a model: it may pass, and the same is asked again as the next attempt."""
     abandoned: bool = False
     """With `in_doubt`: said by whoever took the run over. The time since the last event was nobody's work."""
 

@@ -58,7 +58,7 @@ def call_finished(state: State, event: CallFinished) -> dict[str, Any]:
         changes["usage"] = state.usage + _spending(event.usage)
     if state.verbs:
         changes["verbs"] = _noted(state.verbs, call, event)
-    attempt = _attempt_again(call, event.outcome)
+    attempt = _attempt_again(call, event.outcome, retry=event.retry)
     if attempt is not None:
         changes["again"] = {**state.again, event.call: Again(attempt=attempt, fingerprint=call.fingerprint)}
     doubt = _doubt_about(call, event)
@@ -78,7 +78,7 @@ def _spending(usage: Usage) -> Usage:
 def _noted(verbs: tuple[PendingVerb, ...], call: LiveCall, event: CallFinished) -> tuple[PendingVerb, ...]:
     """The pending verbs, with what became of a call written down for the receipt of the one in force."""
     if call.kind is CallKind.ASK:
-        done = _attempt_again(call, event.outcome) is None
+        done = _attempt_again(call, event.outcome, retry=event.retry) is None
         return tuple(
             replace(verb, answered=True) if done and verb.verb is Verb.ASK and verb.call == event.call else verb
             for verb in verbs
@@ -124,16 +124,18 @@ def _with_call(verb: PendingVerb, call: LiveCall, event: CallFinished) -> Pendin
 _STOPPED_FOR_GOOD: Final = frozenset({Verb.REDIRECT, Verb.CANCEL, Verb.ABORT, Verb.HALT})
 
 
-def _attempt_again(call: LiveCall, outcome: Outcome) -> int | None:
+def _attempt_again(call: LiveCall, outcome: Outcome, *, retry: bool) -> int | None:
     """The attempt with which an interrupted call is to be asked again, if it is.
 
     A model call or a side question only spends, a sub-run is found again by its id, an idempotent tool says so. A tool
-    that does not is never tried again by itself.
+    that does not is never tried again by itself. `retry`: a model's failure may pass.
     """
     if call.kind is CallKind.UNDO or call.stop in _STOPPED_FOR_GOOD:
         return None
     if call.kind is CallKind.TOOL and not call.idempotent:
         return None
+    if outcome is Outcome.FAILED and retry and call.kind is CallKind.MODEL:
+        return call.attempt + 1
     if outcome is Outcome.IN_DOUBT or (outcome in (Outcome.ABORTED, Outcome.KILLED) and call.stop is Verb.PAUSE):
         return call.attempt + 1
     return None

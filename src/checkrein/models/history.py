@@ -68,6 +68,10 @@ SENTENCES: Final[Mapping[Fate, str]] = MappingProxyType({
 # fmt: on
 
 INTERRUPTED_REPLY: Final = "Your message above was interrupted before it was complete."
+GO_ON: Final = (
+    "You were paused in the middle of that message. Go on exactly where it breaks off, without repeating any of it and "
+    "without a word about the pause."
+)
 NOTHING_SAID: Final = "Nothing has been said yet."
 BEGINS_HERE: Final = "What was said before this is not shown."
 NO_REASON: Final = "It failed and gave no reason."

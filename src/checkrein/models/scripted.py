@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
@@ -17,8 +17,8 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from checkrein.core.conditions import Usage
 from checkrein.errors import MisuseError
-from checkrein.models.history import check
-from checkrein.models.messages import Assistant, Request, ToolCall, as_json
+from checkrein.models.history import GO_ON, check
+from checkrein.models.messages import Assistant, Note, Request, ToolCall, as_json
 from checkrein.models.port import (
     Delta,
     Finish,
@@ -145,7 +145,7 @@ class ScriptedModel:
                 place=place,
             )
         turn = script(request) if callable(script) else script
-        return Turn(turn) if isinstance(turn, str) else turn
+        return _rest(Turn(turn) if isinstance(turn, str) else turn, request)
 
     def _failure(self, place: int, turn: Turn) -> Failure | None:
         """The failure that is due at this attempt of the turn."""
@@ -165,6 +165,14 @@ async def _sleep_until(due: float) -> None:
         await anyio.sleep(seconds)
     else:
         await checkpoint_if_cancelled()
+
+
+def _rest(turn: Turn, request: Request) -> Turn:
+    """What is left of a turn in the middle of which the model was paused, and is asked to go on."""
+    *_, last, asked = (None, None, *request.messages)
+    if asked != Note(GO_ON) or not isinstance(last, Assistant) or not turn.text.startswith(last.text):
+        return turn
+    return replace(turn, text=turn.text[len(last.text) :], thinking="")
 
 
 def _pieces(turn: Turn, place: int) -> Iterator[Delta]:

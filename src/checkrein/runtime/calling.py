@@ -14,7 +14,7 @@ import msgspec
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
-from checkrein.core.events import EffectSettled
+from checkrein.core.events import EffectSettled, Event, RetryScheduled
 from checkrein.core.verdict import Refusal
 from checkrein.core.words import Outcome, Status
 from checkrein.errors import CallFailed, Fenced, Interrupted, RunOver
@@ -60,6 +60,7 @@ class Calling:
     async def _live(self, spec: Spec, call: str, mark: str, past: PastCall | None) -> Result:
         instruction = None if past is None else past.instruction
         is_begun = past is not None and past.attempts > 0
+        said = None if past is None else past.partial
         while True:
             await self._word(call)
             if is_begun and (ending := await self._over(call)) is not None:
@@ -79,16 +80,36 @@ class Calling:
                 continue
             key = f"{self._desk.run}/{call}"
             permit = Permit(
-                run=self._desk.run, call=call, key=key, attempt=attempt, arguments=arguments, instruction=instruction
+                run=self._desk.run,
+                call=call,
+                key=key,
+                attempt=attempt,
+                arguments=arguments,
+                instruction=instruction,
+                partial=said,
+                holds=self._desk.is_ours,
             )
             ended, at = await self.perform(spec, permit)
             is_begun = True
             if call in self._desk.state.again:
+                said = ended.result if ended.outcome is Outcome.ABORTED else None
+                await self._wait_before(call, ended.retry_seconds)
                 continue
             self.at = max(self.at, at)
             if self._desk.state.status is Status.CANCELLING or self._desk.state.is_finished:
                 await asyncio.get_running_loop().create_future()  # the program is over; its task will be cancelled
             return _result(call, Ending(ended.outcome, ended.result, ended.error, at), instruction)
+
+    async def _wait_before(self, call: str, seconds: float | None) -> None:
+        """Wait before a call is asked again; shorter, if it is not to be any more."""
+        give_up = asyncio.get_running_loop().time() + (seconds or 0.0)
+        while call in self._desk.state.again:
+            left = give_up - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._desk.change()
 
     async def _word(self, call: str) -> None:
         """Wait while nobody knows whether the call happened, and the program has to be told."""
@@ -232,7 +253,7 @@ class Calling:
         if isinstance(verdict, tuple):
             live = self._desk.state.live[call]
             settled = _settled(command, attempt, ended) if live.effect is not None else ()
-            self._desk.scribe.note(*verdict, *settled)
+            self._desk.scribe.note(*verdict, *settled, *_retry(command, attempt, ended))
             self._desk.look()
 
     def _next(self) -> str:
@@ -250,6 +271,21 @@ def _settled(finish: c.FinishCall, attempt: int, ended: Ended) -> tuple[EffectSe
     return ()
 
 
+def _retry(finished: c.FinishCall, attempt: int, ended: Ended) -> tuple[Event, ...]:
+    if ended.retry_seconds is None:
+        return ()
+    return (
+        RetryScheduled(
+            id=f"{finished.id}.retry",
+            at=finished.at,
+            call=finished.call,
+            attempt=attempt + 1,
+            wait_seconds=round(ended.retry_seconds, 3),
+            why=ended.error or "",
+        ),
+    )
+
+
 def finishing(call: str, attempt: int, ended: Ended, at: float) -> c.FinishCall:
     """What is recorded of the end of a call."""
     return c.FinishCall(
@@ -264,6 +300,7 @@ def finishing(call: str, attempt: int, ended: Ended, at: float) -> c.FinishCall:
         chars=ended.chars,
         chunk_hash=ended.chunk_hash,
         tokens_after_stop=ended.tokens_after_stop,
+        retry=ended.retry_seconds is not None,
     )
 
 

@@ -188,7 +188,7 @@ class Driver:
 
     async def _obey_until_over(self) -> None:
         desk = self._desk
-        while not self._is_over():
+        while desk.scribe.is_lost or not self._is_over():
             if desk.scribe.is_lost:
                 raise OwnershipLost
             desk.stir.clear()

@@ -70,7 +70,7 @@ class WorkerPerformance(ToolPerformance):
         except asyncio.CancelledError:
             self._workers.give_back(worker)
             raise
-        if self._aborting is not None:
+        if self._aborting is not None or not self.job.may_begin():
             self._workers.give_back(worker)
             raise asyncio.CancelledError
         job = self.job

@@ -59,6 +59,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the tool finds at `current_call().deps`: a value, or a function that makes it."""
     secrets: Secrets = OFF
     """What must not come out of it."""
+    may_begin: Callable[[], bool] = lambda: True
+    """Asked at the last moment before the tool begins; False: it never does."""
     on_held: Callable[[], None] | None = None
     """Called when the call has come to rest after a `hold` that answered False."""
     on_late_end: Callable[[], None] | None = None

@@ -60,6 +60,8 @@ class PastCall(msgspec.Struct, kw_only=True):
     """What a program's request is compared with: `request_key`."""
     name: str
     attempts: int = 0
+    partial: bytes | None = None
+    """What its last attempt had said when it was stopped."""
     ending: Ending | None = None
     """None: it has no outcome that the program may see, and goes on where the run stands."""
     instruction: str | None = None
@@ -103,6 +105,9 @@ class Past:
                 self._endings[event.call] = ending_of(event)
             case CallFinished():
                 self._endings[event.call] = Ending(event.outcome, _bytes(event.result), event.error, event.at)
+                if event.call in self.calls:
+                    said = event.result if event.outcome is Outcome.ABORTED else None
+                    self.calls[event.call].partial = _bytes(said)
             case CallResolved():
                 happened = event.answer is Answer.HAPPENED
                 self._endings[event.call] = Ending(

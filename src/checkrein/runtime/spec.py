@@ -31,6 +31,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     chars: int = 0
     chunk_hash: str = ""
     tokens_after_stop: int = 0
+    retry_seconds: float | None = None
+    """A failure that may pass: the same is asked again after so many seconds."""
 
 
 class Performance(Protocol):
@@ -58,6 +60,10 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     arguments: bytes
     instruction: str | None = None
+    partial: bytes | None = None
+    """What the attempt before this one had said when a pause stopped it."""
+    holds: Callable[[], bool] = lambda: True
+    """Whether it still holds. A process that was frozen with a permit in its hand must ask before it uses it."""
 
 
 Perform = Callable[[Permit], Performance]

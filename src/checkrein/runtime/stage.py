@@ -112,6 +112,7 @@ class Stage:
         attempt: int = 1,
         isolation: Isolation | str | None = None,
         deps: Any = None,
+        may_begin: Callable[[], bool] = lambda: True,
         on_held: Callable[[], None] | None = None,
         on_late_end: Callable[[], None] | None = None,
     ) -> ToolPerformance:
@@ -132,6 +133,7 @@ class Stage:
             attempt=attempt,
             deps=deps,
             secrets=self._secrets,
+            may_begin=may_begin,
             on_held=on_held,
             on_late_end=on_late_end,
         )

@@ -33,6 +33,8 @@ class TaskPerformance(LocalPerformance):
         self._main.add_done_callback(self._main_over)
 
     async def _perform(self) -> ToolEnded:
+        if not self.job.may_begin():
+            return ToolEnded(outcome=Outcome.ABORTED, begun=False)
         self._begun = True
         draft = ToolEnded(outcome=Outcome.ABORTED)
         function = self.job.function
