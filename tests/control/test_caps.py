@@ -92,7 +92,7 @@ class Priced(ScriptedModel):
     """Knows, or does not know, what each request costs."""
 
     def __init__(self, turns: Any, price: float | None) -> None:
-        super().__init__(turns)
+        super().__init__(turns, name="house")
         self._price = price
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:

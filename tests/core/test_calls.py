@@ -295,3 +295,38 @@ def test_a_program_can_only_complete_or_fail(status: Status) -> None:
 
     assert refusal_of(story.complete(status=status)).code == "not_an_end"
     assert story.status == "running"
+
+
+# -- failures that may pass
+
+
+def test_a_model_that_failed_and_may_be_asked_again_gets_the_next_attempt_and_no_new_turn() -> None:
+    story = Story()
+    events_of(story.model("m1"))
+
+    events_of(story.finish("m1", Outcome.FAILED, retry=True))
+
+    assert story.state.attempt_due("m1") == 2
+    events_of(story.model("m1", attempt=2))
+    assert story.state.usage.turns == 1
+    assert story.state.usage.model_calls == 2
+
+
+def test_a_tool_that_failed_is_never_tried_again_by_itself() -> None:
+    """P2"""
+    story = Story()
+    events_of(story.tool("send"))
+
+    events_of(story.finish("send", Outcome.FAILED, retry=True))
+
+    assert story.state.again == {}
+
+
+def test_a_redirect_while_a_retry_is_waited_for_ends_the_retry() -> None:
+    story = Story()
+    events_of(story.model("m1"))
+    events_of(story.finish("m1", Outcome.FAILED, retry=True))
+
+    events_of(story.redirect("only Q3"))
+
+    assert story.state.again == {}

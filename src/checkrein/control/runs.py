@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -23,6 +23,7 @@ from checkrein.engines.local import UNFINISHED, LocalEngine
 from checkrein.errors import MisuseError, Refused, RunFailed
 from checkrein.journal import open_journal
 from checkrein.journal.contract import Chunk, Journal, Recorded, RunRow
+from checkrein.journal.surely import surely
 from checkrein.runtime.identity import this_process
 from checkrein.runtime.leases import LEASE_SECONDS
 from checkrein.runtime.pulse import Pulse
@@ -165,9 +166,7 @@ class Runtime:
         self.control: Control
         self._engine: LocalEngine
         self._stage: Stage
-        self._supervisor: Supervisor
-        self._pulse: Pulse
-        self._folder: tempfile.TemporaryDirectory[str]
+        self._opened: AsyncExitStack
         for agent in agents:
             self.add(agent)
 
@@ -181,19 +180,36 @@ class Runtime:
             self.add(other)
 
     async def __aenter__(self) -> Self:
+        self._opened = AsyncExitStack()
+        try:
+            await self._open(self._opened)
+        except BaseException:
+            await surely(self._opened.aclose())
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await surely(self._opened.aclose())
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        """Open what is needed, each thing with a way to close it again: the last one first."""
         self.secrets = Secrets.of(self._secrets_given)
         self.journal = await open_journal(self._store)
+        opened.push_async_callback(self.journal.close)
+        opened.push_async_callback(self._chunks_kept)
         # Its name as an owner is the mark of its processes: by it those who take over find what is left of it.
         owner = msgspec.structs.replace(this_process(), process=uuid.uuid4().hex)
         # Not the same owner as the drivers: control must not take a run from a driver of its own process.
         controller = msgspec.structs.replace(owner, process=f"{owner.process}-control")
         self.control = Control(self.journal, controller, clock=self._clock, secrets=self.secrets)
         await asyncio.to_thread(sweep)
-        self._folder = make_folder()
+        folder = make_folder()
+        opened.callback(folder.cleanup)
+        supervisor = await Supervisor.start(owner.process)
+        opened.push_async_callback(supervisor.close)
         functions = [function for agent in self._programs.values() for function in functions_of(agent)]
-        stage = Stage(Path(self._folder.name), runtime=owner.process, secrets=self.secrets, preload=functions)
-        self._stage = await stage.__aenter__()
-        self._supervisor = await Supervisor.start(self._stage.runtime)
+        self._stage = Stage(Path(folder.name), runtime=owner.process, secrets=self.secrets, preload=functions)
+        await opened.enter_async_context(self._stage)
         self._engine = LocalEngine(
             self.journal,
             owner,
@@ -207,19 +223,9 @@ class Runtime:
                 "on_chunk": self._on_chunk,
             },
         )
-        await self._engine.__aenter__()
-        self._pulse = Pulse(self.journal, lambda: self._engine.runs, clock=self._clock)
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await asyncio.to_thread(self._pulse.stop)
-        await self._engine.__aexit__(*exc)
-        await self._stage.close()
-        await self._supervisor.close()
-        self._folder.cleanup()
-        if self._writing is not None:
-            await self._writing
-        await self.journal.close()
+        await opened.enter_async_context(self._engine)
+        pulse = Pulse(self.journal, lambda: self._engine.runs, clock=self._clock)
+        opened.push_async_callback(asyncio.to_thread, pulse.stop)
 
     # -- runs
 
@@ -308,6 +314,11 @@ class Runtime:
         self._pending.setdefault(run, []).append(chunk)
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._keep_chunks())
+
+    async def _chunks_kept(self) -> None:
+        """Return when what has streamed is written."""
+        if self._writing is not None:
+            await self._writing
 
     async def _keep_chunks(self) -> None:
         """Write what has streamed, a few times a second, neighbouring pieces as one."""

@@ -29,6 +29,7 @@ from checkrein.core.verdict import Joined
 from checkrein.core.words import TERMINAL, Answer, Undo, When
 from checkrein.errors import Conflict, JournalError, Refused, StaleEpoch
 from checkrein.journal.contract import Journal, Owner, Recorded, RunRow
+from checkrein.journal.surely import surely
 from checkrein.runtime.claiming import claim
 from checkrein.runtime.deciding import take
 from checkrein.runtime.identity import is_known_dead
@@ -293,10 +294,11 @@ class Control:
 
     async def settle_undriven(self, run: str) -> None:
         """Settle what needs no user code on a run that nobody drives. Does nothing if somebody is faster."""
+        claiming = claim(
+            self._journal, run, self._owner, seconds=_LEASE_SECONDS, at=self._clock(), buried=self._buried
+        )
         try:
-            lease, dead = await claim(
-                self._journal, run, self._owner, seconds=_LEASE_SECONDS, at=self._clock(), buried=self._buried
-            )
+            lease, dead = await surely(claiming, take_back=lambda claimed: self._journal.release(claimed[0]))
         except JournalError:
             return
         try:
@@ -307,7 +309,7 @@ class Control:
         except StaleEpoch:
             pass  # a driver has taken it by force, and will settle what there is
         finally:
-            await self._journal.release(lease)
+            await surely(self._journal.release(lease))
 
     async def _settle_all(self, state: State, epoch: int) -> State:
         effects = await self._journal.effects(state.run)

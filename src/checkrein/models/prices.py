@@ -17,6 +17,8 @@ def cost_of(model: str, usage: Usage) -> float | None:
     provider, _, name = model.partition(":")
     if provider in FREE or not usage.tokens:
         return 0.0
+    if not name:
+        return None  # a model that somebody made; the price list need not be read to know that it is not in it
     try:
         from genai_prices import Usage as Asked
         from genai_prices import calc_price

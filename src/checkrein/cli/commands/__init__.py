@@ -1,0 +1,1 @@
+"""One module per command. What a command needs it imports when it runs."""

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from checkrein.cli.options import DEFAULT_STORE, By, Call, Json, Run, Store, who
+
+
+def approve(
+    run: Run = None,
+    call: Call = None,
+    note: Annotated[str, typer.Option("--note", help="A word for the record.")] = "",
+    by: By = "",
+    json: Json = False,
+    store: Store = DEFAULT_STORE,
+) -> None:
+    """Let a call happen that waits for your consent."""
+    from checkrein.cli.deciding import decide
+    from checkrein.core.words import Decision
+
+    decide(Decision.APPROVED, store, run, call, note=note, by=who(by), as_json=json)
