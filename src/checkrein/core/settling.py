@@ -24,7 +24,8 @@ def receipt_of(
     delivered: bool | None = None,
 ) -> Receipt:
     """The receipt of `verb` when it settles at the time `at` and leaves the run in `status`."""
-    if delivered is None and verb.instructs and (verb.superseded_by is None or verb.verb is Verb.REDIRECT):
+    is_kept = state.instruction is not None and state.instruction.accepted == verb.id
+    if delivered is None and verb.instructs and not (is_kept and verb.superseded_by is not None):
         # The call that carries an instruction settles its verb with it. Settled in any other way, it was not given.
         # (What a resume brought is kept when a pause supersedes it, and may still be given.)
         delivered = False
