@@ -15,11 +15,18 @@ import anyio
 
 from bench import (
     core_speed,
+    durable_steps,
+    importing,
     lone_append,
     long_run_append,
     long_run_load,
+    long_run_steps,
     many_writers,
+    paused_runs,
+    replay,
+    stopping,
     verb_from_outside,
+    warm_worker,
 )
 from bench.harness import Benchmark, Room
 from bench.report import NOT_A_DISK, ROOT, Result, keep, machine, report, result, table
@@ -31,6 +38,13 @@ BENCHMARKS: Final = (
     long_run_load.BENCHMARK,
     core_speed.BENCHMARK,
     verb_from_outside.BENCHMARK,
+    durable_steps.BENCHMARK,
+    long_run_steps.BENCHMARK,
+    stopping.BENCHMARK,
+    warm_worker.BENCHMARK,
+    paused_runs.BENCHMARK,
+    replay.BENCHMARK,
+    importing.BENCHMARK,
 )
 BUILD: Final = ROOT / "build" / "bench"
 """On the disk of the project, because a commit has to be a real one; what /tmp is on, nobody knows."""

@@ -86,11 +86,16 @@ class Rounds:
                 self.samples[name] += samples
                 self._medians[name].append(median(samples))
 
-    def ratio(self, what: str, ours: str, theirs: str, target: Target | None = None) -> Measure:
-        ratios = [a / b for a, b in zip(self._medians[ours], self._medians[theirs], strict=True)]
-        low, middle, high = quantiles(ratios, n=4)
+    def ratio(self, what: str, ours: str, theirs: str, target: Target | None = None, *, together: int = 1) -> Measure:
+        """With `together`, so many rounds count as one: work that is done piece by piece, to be compared as a whole."""
+        pairs = zip(self._sums(ours, together), self._sums(theirs, together), strict=True)
+        low, middle, high = quantiles([a / b for a, b in pairs], n=4)
         note = f"half of the rounds between {low:.3g} and {high:.3g}"
         return Measure(what=what, value=middle, unit="×", target=target, note=note)
+
+    def _sums(self, name: str, together: int) -> list[float]:
+        medians = self._medians[name]
+        return [sum(medians[at : at + together]) for at in range(0, len(medians), together)]
 
     def median(self, name: str) -> float:
         return median(self.samples[name])

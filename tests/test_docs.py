@@ -24,6 +24,7 @@ SAYS: Final = {
     "caps.py": ["Turns(3) is reached - Resume grants Turns(3) again."],
     "approvals.py": ["Paid."],
     "program.py": ["A fine summary."],
+    "testing.py": ["At last. ['fault', 'completed']"],
     "own_model.py": ["stop means stop"],
 }
 

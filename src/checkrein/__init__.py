@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from checkrein.agents.context import Context
     from checkrein.agents.loop import Agent
+    from checkrein.agents.mcp import MCP
     from checkrein.agents.program import ProgramAgent, agent
     from checkrein.agents.tool import Tool, tool
     from checkrein.agents.watchers import Confession, Loops
@@ -28,6 +29,7 @@ __all__ = [
     "Run",
     "tool",
     "Tool",
+    "MCP",
     "current_call",
     # when a run has done enough
     "Turns",
@@ -56,6 +58,7 @@ __all__ = [
 _HOMES = {
     "checkrein.agents.context": ("Context",),
     "checkrein.agents.loop": ("Agent",),
+    "checkrein.agents.mcp": ("MCP",),
     "checkrein.agents.program": ("ProgramAgent", "agent"),
     "checkrein.agents.tool": ("Tool", "tool"),
     "checkrein.agents.watchers": ("Confession", "Loops"),

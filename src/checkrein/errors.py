@@ -27,6 +27,7 @@
     ├── ReplayDiverged                 a program asked for something else than its run has recorded
     ├── RunFailed                      a run that has no result: it failed, was cancelled or was halted
     ├── NotImportable                  a tool that a worker process cannot import
+    ├── MCPUnavailable                 an MCP server whose tools cannot be used; `remedy` says what would help
     ├── WrongInput                     something a person typed: a file, a run or a call that there is not
     └── MisuseError                    a mistake of the calling program
 
@@ -68,6 +69,8 @@ class Interrupted(CheckreinError):
 
     code = "interrupted"
     partial: bytes | None = None
+    instruction: str | None = None
+    """What a person had told the agent with this call."""
 
 
 class CallFailed(CheckreinError):
@@ -75,6 +78,8 @@ class CallFailed(CheckreinError):
 
     code = "call_failed"
     error: str = ""
+    instruction: str | None = None
+    """What a person had told the agent with this call."""
 
 
 class ReplayDiverged(CheckreinError):
@@ -97,6 +102,17 @@ class NotImportable(CheckreinError):
     code = "not_importable"
     function: str = ""
     reason: str = ""
+
+
+class MCPUnavailable(CheckreinError):
+    """The tools of an MCP server cannot be used: it is not reached, ends, refuses, or its tools clash with others.
+
+    `server` is its name, `remedy` tells a person what would help.
+    """
+
+    code = "mcp_unavailable"
+    server: str = ""
+    remedy: str = "Look at the server, then resume."
 
 
 class JournalError(CheckreinError):
@@ -178,7 +194,7 @@ class ModelError(CheckreinError):
     """
 
     code = "model"
-    may_retry: ClassVar[bool] = False
+    may_retry: bool = False
     remedy: str = "Look at what the provider said."
 
 
@@ -208,12 +224,18 @@ class ModelRateLimited(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """It could not be reached, is overloaded, or broke off. `partial` holds what had come of its reply, if any."""
+    """It could not be reached, is overloaded, or broke off. `partial` holds what had come of its reply, if any.
+
+    `reason` is one word: dns, refused, unreachable, tls, proxy, timeout (nothing came at all), stalled (nothing more
+    came), cut, malformed, oversized, overloaded or fault. `retry_after` is in seconds, None where it was not said.
+    """
 
     code = "model_unavailable"
     may_retry = True
     remedy = "Resume once the provider can be reached again."
     partial: Any = None
+    reason: str = ""
+    retry_after: float | None = None
 
 
 class ModelRefusedRequest(ModelError):

@@ -25,11 +25,18 @@ async def discard_async(call: Any) -> None:
     note(call.arguments["log"], f"undo {call.arguments['what']}")
 
 
+async def rest(seconds: float, file: str) -> None:
+    """Return after so many seconds, or once there is a file of this name."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not (file and os.path.exists(file)):
+        await asyncio.sleep(min(0.01, seconds))
+
+
 @tool(undo=discard_async)
-async def draft(log: str, what: str = "draft", seconds: float = 0.0) -> str:
+async def draft(log: str, what: str = "draft", seconds: float = 0.0, file: str = "") -> str:
     """Make something that a cancel discards."""
     note(log, what)
-    await asyncio.sleep(seconds)
+    await rest(seconds, file)
     note(log, f"{what} made")
     return what
 
@@ -121,10 +128,10 @@ def stuck(log: str, what: str) -> None:
 
 
 @tool(effect="none")
-async def work(log: str, word: str = "work", seconds: float = 3600.0) -> str:
+async def work(log: str, word: str = "work", seconds: float = 3600.0, file: str = "") -> str:
     """Something that takes its time, and changes nothing."""
     note(log, word)
-    await asyncio.sleep(seconds)
+    await rest(seconds, file)
     note(log, f"{word} done")
     return word
 

@@ -46,6 +46,26 @@ def model(of: Agent) -> ScriptedModel:
     return of.model
 
 
+# -- work that is let finish once something else has happened
+
+
+def until_let(witness: Witness) -> dict[str, str]:
+    """Arguments for `work` and the like: it takes until `let_go`."""
+    return {"log": witness.log, "file": f"{witness.log}.go"}
+
+
+def let_go(witness: Witness) -> None:
+    Path(f"{witness.log}.go").touch()
+
+
+async def pause_at_work(run: Run, witness: Witness) -> Receipt:
+    """Pause a run in the middle of a tool that is `until_let`, which finishes once the pause is in force."""
+    pausing = asyncio.create_task(run.pause())
+    await until_status(run, Status.PAUSING)
+    let_go(witness)
+    return settled(await pausing)
+
+
 # -- waiting
 
 

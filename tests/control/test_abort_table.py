@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from checkrein import Agent, Receipt, Runtime, tool
+from checkrein.agents import asking
 from checkrein.core.words import EffectState, Outcome, Status
 from checkrein.errors import NotImportable
 from checkrein.models import Request, ScriptedModel
@@ -118,8 +119,11 @@ async def test_what_a_deaf_stream_still_sends_is_counted_and_not_forwarded(runti
     assert len(heard) == told
 
 
-async def test_a_stream_that_cannot_be_closed_is_let_go_and_the_receipt_says_so(runtime: Runtime) -> None:
+async def test_a_stream_that_cannot_be_closed_is_let_go_and_the_receipt_says_so(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D15 D16: the run is cancelled all the same, and nobody claims that the provider has stopped."""
+    monkeypatch.setattr(asking, "LET_GO_SECONDS", 0.6)
     churn = Agent("churn", model=Deaf(streams=False))
     heard: list[str] = []
     run = await runtime.start(churn, "Talk.")

@@ -40,12 +40,15 @@ from tests.control.scene import (
     gone,
     in_flight,
     ledger,
+    let_go,
     model,
     outcomes,
+    pause_at_work,
     program,
     receipts,
     result,
     settled,
+    until_let,
     until_state,
     until_status,
 )
@@ -307,7 +310,7 @@ async def test_a_weaker_cancel_replaces_one_that_is_undoing(runtime: Runtime, wi
 
 async def test_a_cancel_before_the_first_call_lets_nothing_begin(runtime: Runtime, witness: Witness) -> None:
     """D3: a permit that was committed before is listed, and nothing follows."""
-    churn = agent([calls(("work", {"log": witness.log})), "never"], [work])
+    churn = agent([calls(("work", {"log": witness.log})), "never"], [work], pace=1)
     run = await runtime.start(churn, "Go.")
 
     receipt = settled(await run.cancel())
@@ -325,10 +328,10 @@ async def test_a_cancel_before_the_first_call_lets_nothing_begin(runtime: Runtim
 
 async def test_a_cancel_with_nothing_in_flight_settles_at_once(runtime: Runtime, witness: Witness) -> None:
     """D22: paused between two calls."""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.2})), "never"], [work])
+    churn = agent([calls(("work", until_let(witness))), "never"], [work])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
-    await run.pause()
+    await pause_at_work(run, witness)
 
     receipt = settled(await run.cancel())
 
@@ -366,25 +369,8 @@ async def test_a_cancel_that_loses_against_completion_is_told_so(runtime: Runtim
     assert len(await events(runtime, run, RunFinished)) == 1
 
 
-async def test_calls_that_wait_for_a_worker_never_begin(runtime: Runtime, witness: Witness) -> None:
-    """D3: more calls than there are worker processes."""
-    many = [("send", {"log": witness.log, "seconds": 60, "word": f"send {n}"}) for n in range(40)]
-    churn = agent([calls(*many), "never"], [send])
-    run = await runtime.start(churn, "Go.")
-    await until(lambda: len(witness.lines()) >= 2)
-
-    receipt = settled(await run.cancel())
-
-    begun = len(witness.lines())
-    assert len(receipt.calls) == 40
-    assert len([call for call in receipt.calls if call.now == Outcome.KILLED]) >= begun
-    assert await witness.is_quiet()
-    assert begun < 40
-    assert "sent" not in witness.words()
-
-
 async def test_a_call_that_never_began_is_not_undone_and_not_in_doubt(runtime: Runtime, witness: Witness) -> None:
-    """D5 D33: nothing is undone that was not done, and nobody is asked whether it happened."""
+    """D3 D5 D33: more calls than there are worker processes. Nothing is undone that was not done."""
     many = [("lock", {"log": witness.log, "seconds": 60, "what": f"lock {n}"}) for n in range(40)]
     run = await runtime.start(agent([calls(*many), "never"], [lock]), "Go.")
     await until(lambda: len(witness.lines()) >= 2)
@@ -393,7 +379,9 @@ async def test_a_call_that_never_began_is_not_undone_and_not_in_doubt(runtime: R
 
     begun = sorted(word for word in witness.words() if word.startswith("lock"))
     undone = sorted(word.removeprefix("undo ") for word in witness.words() if word.startswith("undo"))
+    assert len(receipt.calls) == 40
     assert len(begun) < 40
+    assert await witness.is_quiet()
     assert set(begun) <= set(undone)
     assert len(undone) < 40
     assert [effect.now for effect in receipt.effects] == [EffectState.UNDONE] * len(undone)
@@ -466,15 +454,15 @@ async def test_a_cancel_without_any_runtime_is_in_force_and_undone_once_there_is
 ) -> None:
     """D16 D33 P6: accepted and fenced by a process that has none of the agent's code."""
     log = {"log": witness.log}
-    churn = agent([calls(("lock", log)), calls(("work", {**log, "seconds": 0.2})), "never"], [lock, work])
+    churn = agent([calls(("lock", log)), calls(("work", until_let(witness))), "never"], [lock, work])
     async with Runtime(store) as first:
         run = await first.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
 
     async with await open_journal(store) as journal:
         control = Control(journal, this_process())
-        settling = await control.cancel(run.id, by="ann", wait=1)
+        settling = await control.cancel(run.id, by="ann", wait=0.5)
         assert isinstance(settling, Settling)
         assert settling.status == Status.CANCELLING
         assert settling.waiting_for == "a worker with agent churn"
@@ -496,11 +484,11 @@ async def test_a_cancel_without_any_runtime_settles_at_once_where_nothing_is_to_
     store: str, witness: Witness
 ) -> None:
     """D16 P6"""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.2})), "never"], [work])
+    churn = agent([calls(("work", until_let(witness))), "never"], [work])
     async with Runtime(store) as first:
         run = await first.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
 
     async with await open_journal(store) as journal:
         receipt = await Control(journal, this_process()).cancel(run.id, by="ann")
@@ -510,12 +498,19 @@ async def test_a_cancel_without_any_runtime_settles_at_once_where_nothing_is_to_
     assert receipt.status is state.status is Status.CANCELLED
 
 
+async def let_go_when_pausing(run: Run, witness: Witness) -> None:
+    await until_status(run, Status.PAUSING)
+    let_go(witness)
+
+
 async def test_a_pause_without_any_runtime_holds_when_there_is_one(store: str, witness: Witness) -> None:
     """D16 D29 P6: the run was about to go on by itself."""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.3})), "Done."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Done."], [work])
     async with Runtime(store) as first:
         run = await first.start(churn, "Go.")
         await witness.saw("work")
+        letting = asyncio.create_task(let_go_when_pausing(run, witness))
+    await letting
 
     async with await open_journal(store) as journal:
         receipt = await Control(journal, this_process()).pause(run.id, by="ann")
@@ -533,11 +528,11 @@ async def test_a_pause_without_any_runtime_holds_when_there_is_one(store: str, w
 
 async def test_a_redirect_without_any_runtime_is_delivered_by_the_next_one(store: str, witness: Witness) -> None:
     """D16 D21 P6"""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.3})), "Only Q3."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Only Q3."], [work])
     async with Runtime(store) as first:
         run = await first.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
 
     async with await open_journal(store) as journal:
         settling = await Control(journal, this_process()).redirect(run.id, "only Q3", by="ann", wait=0.3)

@@ -15,7 +15,18 @@ from checkrein.core.words import EffectState, Status, Then, Verb
 from checkrein.models import Request, ScriptedModel, ToolResult, Turn
 from checkrein.models.port import Delta, UsageDelta
 from tests.control.abort_tools import draft, work
-from tests.control.scene import agent, calls, events, ledger, model, result, settled, until_status
+from tests.control.scene import (
+    agent,
+    calls,
+    events,
+    ledger,
+    let_go,
+    model,
+    result,
+    settled,
+    until_let,
+    until_status,
+)
 from tests.runtime.witness import Witness, until
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +74,6 @@ async def test_a_cap_pauses_the_run_and_a_resume_grants_it_again(
     assert (tripped.condition, tripped.observed, tripped.then) == (cap.label, first, Then.PAUSE)
 
     await run.resume()
-    await asyncio.sleep(0.01)
     await until_status(run, Status.PAUSED)
 
     assert used(witness) == granted
@@ -119,7 +129,6 @@ async def test_a_cap_on_cost_pauses_once_the_money_is_spent(runtime: Runtime, wi
     assert state.usage.cost_usd == pytest.approx(1.2)
     assert done(witness) == 1, "the second turn's tool was not permitted any more"
     await run.resume()
-    await asyncio.sleep(0.01)
     state = await until_status(run, Status.PAUSED)
     assert state.usage.cost_usd == pytest.approx(2.4)
     await run.cancel()
@@ -145,17 +154,16 @@ async def test_a_price_that_is_not_known_is_said_and_does_not_let_the_cap_sleep(
 
 async def test_a_cap_on_time_holds_also_in_the_middle_of_a_tool(runtime: Runtime, witness: Witness) -> None:
     """D25: the run is paused as a person would pause it: the tool is let to finish."""
-    churn = agent(
-        [calls(("work", {"log": witness.log, "seconds": 1.0})), "Done."], [work], stop_when=Elapsed(seconds=0.4)
-    )
+    churn = agent([calls(("work", until_let(witness))), "Done."], [work], stop_when=Elapsed(seconds=1.5))
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
 
     await until_status(run, Status.PAUSING)
 
     assert witness.words() == ["work"], "it did not wait for the tool to say so"
+    let_go(witness)
     state = await until_status(run, Status.PAUSED)
-    assert "Elapsed(0.4)" in state.waiting()[0].what
+    assert "Elapsed(1.5)" in state.waiting()[0].what
     assert witness.words() == ["work", "work done"]
     await run.resume()
     assert await result(run) == "Done."
@@ -347,7 +355,6 @@ async def test_a_cap_is_still_reached_after_a_restart(store: str, witness: Witne
         assert (await again.state()).status is Status.PAUSED
         assert done(witness) == 2
         await again.resume()
-        await asyncio.sleep(0.01)
         await until_status(again, Status.PAUSED)
         assert done(witness) == 4
         await again.cancel()

@@ -23,13 +23,16 @@ from tests.control.scene import (
     in_flight,
     late,
     ledger,
+    let_go,
     model,
     outcomes,
+    pause_at_work,
     program,
     receipts,
     result,
     settled,
     stopped_at,
+    until_let,
     until_state,
     until_status,
 )
@@ -105,7 +108,7 @@ async def test_one_call_can_be_aborted_instead_of_being_waited_for(runtime: Runt
     """D1 D20: 'Don't wait: abort it'. The other one is still waited for, and the model is told the truth."""
     churn = agent(
         [
-            calls(("work", {"log": witness.log}), ("draft", {"log": witness.log, "seconds": 0.5})),
+            calls(("work", {"log": witness.log}), ("draft", {**until_let(witness), "seconds": 3600})),
             "Done.",
         ],
         [work, draft],
@@ -115,6 +118,7 @@ async def test_one_call_can_be_aborted_instead_of_being_waited_for(runtime: Runt
     await run.pause(wait=0.01)
 
     aborted = settled(await run.abort(await in_flight(run, "work")))
+    let_go(witness)
     paused = settled(await run.pause())
 
     assert aborted.verb is Verb.ABORT
@@ -299,11 +303,10 @@ async def test_a_pause_before_the_first_call_holds_the_run_there(runtime: Runtim
 
     receipt = settled(await run.pause())
 
-    asked = model(churn).requests
+    asked, written = model(churn).requests, witness.words()
     await asyncio.sleep(0.2)
     assert receipt.status is Status.PAUSED
-    assert model(churn).requests == asked, "nothing begins while it is paused"
-    assert "work" not in witness.words() or asked
+    assert (model(churn).requests, witness.words()) == (asked, written), "nothing begins while it is paused"
     await run.resume()
     assert await result(run) == "Done."
     assert witness.words() == ["work", "work done"]
@@ -311,11 +314,14 @@ async def test_a_pause_before_the_first_call_holds_the_run_there(runtime: Runtim
 
 async def test_a_second_pause_gets_the_same_receipt(runtime: Runtime, witness: Witness) -> None:
     """D7: also one that comes while the first is settling."""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.5})), "Done."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Done."], [work])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
 
-    first, second = await asyncio.gather(run.pause(by="ann"), run.pause(by="bob"))
+    pausing = [asyncio.create_task(run.pause(by=who)) for who in ("ann", "bob")]
+    await until_status(run, Status.PAUSING)
+    let_go(witness)
+    first, second = await asyncio.gather(*pausing)
     third = await run.pause(by="cat")
 
     assert first == second == third
@@ -324,15 +330,16 @@ async def test_a_second_pause_gets_the_same_receipt(runtime: Runtime, witness: W
 
 async def test_a_pause_in_the_middle_of_pausing_can_be_taken_back(runtime: Runtime, witness: Witness) -> None:
     """D20: resume while pausing: the run goes on, and the pause is told that it was superseded."""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.6})), "Done."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Done."], [work])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
     pausing = asyncio.create_task(run.pause())
     await until_status(run, Status.PAUSING)
 
     resumed = settled(await run.resume())
-
     paused = settled(await pausing)
+    let_go(witness)
+
     assert paused.superseded_by is not None
     assert resumed.status is Status.RUNNING
     assert await result(run) == "Done."
@@ -343,12 +350,10 @@ async def test_resume_can_carry_an_instruction_and_the_journal_shows_what_was_ad
     runtime: Runtime, witness: Witness
 ) -> None:
     """D23 D32: the model is told, once, and one line says what the person added."""
-    churn = agent(
-        [calls(("work", {"log": witness.log, "seconds": 0.3})), "Summed up."], [work], plan=["Count", "Write"]
-    )
+    churn = agent([calls(("work", until_let(witness))), "Summed up."], [work], plan=["Count", "Write"])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
-    await run.pause()
+    await pause_at_work(run, witness)
 
     receipt = settled(await run.resume("summarise and stop"))
 
@@ -363,12 +368,13 @@ async def test_resume_can_carry_an_instruction_and_the_journal_shows_what_was_ad
 
 
 async def test_resume_is_refused_where_there_is_nothing_to_resume(runtime: Runtime, witness: Witness) -> None:
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.3})), "Done."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Done."], [work])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
 
     with pytest.raises(Refused) as running:
         await run.resume()
+    let_go(witness)
     await result(run)
     with pytest.raises(Refused) as finished:
         await run.pause()
@@ -381,12 +387,12 @@ async def test_open_effects_stay_open_while_paused_and_are_undone_by_a_cancel_fr
 ) -> None:
     """D5 D33"""
     churn = agent(
-        [calls(("lock", {"log": witness.log})), calls(("work", {"log": witness.log, "seconds": 0.3})), "never"],
+        [calls(("lock", {"log": witness.log})), calls(("work", until_let(witness))), "never"],
         [lock, work],
     )
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
-    await run.pause()
+    await pause_at_work(run, witness)
     assert await ledger(runtime, run) == {"lock": EffectState.OPEN}
     assert "undo lock" not in witness.words()
 
@@ -405,7 +411,7 @@ async def test_a_paused_run_leaves_memory_after_a_while_and_comes_back_by_replay
         churn = agent(
             [
                 calls(("lock", {"log": witness.log})),
-                calls(("work", {"log": witness.log, "seconds": 0.3})),
+                calls(("work", until_let(witness))),
                 Turn("Then this.", calls=[("send", {"log": witness.log})]),
                 "Done.",
             ],
@@ -413,7 +419,7 @@ async def test_a_paused_run_leaves_memory_after_a_while_and_comes_back_by_replay
         )
         run = await runtime.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
         asked = model(churn).requests
 
         await until(lambda: runtime._engine.driver(run.id) is None)
@@ -429,10 +435,10 @@ async def test_a_paused_run_leaves_memory_after_a_while_and_comes_back_by_replay
 async def test_a_run_that_left_memory_takes_an_instruction_with_the_resume(store: str, witness: Witness) -> None:
     """D23 D32"""
     async with Runtime(store, evict_seconds=0.1) as runtime:
-        churn = agent([calls(("work", {"log": witness.log, "seconds": 0.2})), "Summed up."], [work])
+        churn = agent([calls(("work", until_let(witness))), "Summed up."], [work])
         run = await runtime.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
         await until(lambda: runtime._engine.driver(run.id) is None)
 
         receipt = settled(await run.resume("summarise and stop"))
@@ -447,10 +453,10 @@ async def test_a_question_to_a_run_that_left_memory_is_answered_and_it_stays_pau
 ) -> None:
     """D31"""
     async with Runtime(store, evict_seconds=0.1) as runtime:
-        churn = agent([calls(("work", {"log": witness.log, "seconds": 0.2})), "Half way.", "Done."], [work])
+        churn = agent([calls(("work", until_let(witness))), "Half way.", "Done."], [work])
         run = await runtime.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
         await until(lambda: runtime._engine.driver(run.id) is None)
 
         assert await run.ask("How far are you?") == "Half way."
@@ -463,12 +469,12 @@ async def test_a_run_that_left_memory_can_be_cancelled_and_its_effects_are_undon
     """D22 D33"""
     async with Runtime(store, evict_seconds=0.1) as runtime:
         churn = agent(
-            [calls(("lock", {"log": witness.log})), calls(("work", {"log": witness.log, "seconds": 0.2})), "never"],
+            [calls(("lock", {"log": witness.log})), calls(("work", until_let(witness))), "never"],
             [lock, work],
         )
         run = await runtime.start(churn, "Go.")
         await witness.saw("work")
-        await run.pause()
+        await pause_at_work(run, witness)
         await until(lambda: runtime._engine.driver(run.id) is None)
 
         receipt = settled(await run.cancel())
@@ -523,12 +529,12 @@ if __name__ == "__main__":
 async def test_every_call_of_a_paused_run_can_be_looked_at(runtime: Runtime, witness: Witness) -> None:
     """D31: what it asked for, with which arguments, and what came of it, all from the journal."""
     churn = agent(
-        [calls(("draft", {"log": witness.log})), calls(("work", {"log": witness.log, "seconds": 0.2})), "Done."],
+        [calls(("draft", {"log": witness.log})), calls(("work", until_let(witness))), "Done."],
         [draft, work],
     )
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
-    await run.pause()
+    await pause_at_work(run, witness)
 
     started = [event for event in await events(runtime, run, CallStarted) if event.kind is CallKind.TOOL]
 

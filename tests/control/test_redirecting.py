@@ -20,12 +20,15 @@ from tests.control.scene import (
     events,
     late,
     ledger,
+    let_go,
     model,
     outcomes,
+    pause_at_work,
     receipts,
     result,
     settled,
     stopped_at,
+    until_let,
     until_status,
 )
 from tests.runtime import tools
@@ -200,10 +203,10 @@ async def test_a_queued_run_keeps_the_instruction_for_its_first_call(store: str)
 
 async def test_a_redirect_while_paused_resumes_with_the_instruction(runtime: Runtime, witness: Witness) -> None:
     """D21 D23 D32"""
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.3})), "Only Q3."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Only Q3."], [work])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
-    await run.pause()
+    await pause_at_work(run, witness)
 
     receipt = settled(await run.redirect("only Q3"))
 
@@ -306,12 +309,13 @@ async def test_an_instruction_that_comes_during_the_last_answer_makes_the_agent_
 
 
 async def test_an_empty_instruction_changes_nothing(runtime: Runtime, witness: Witness) -> None:
-    churn = agent([calls(("work", {"log": witness.log, "seconds": 0.3})), "Done."], [work])
+    churn = agent([calls(("work", until_let(witness))), "Done."], [work])
     run = await runtime.start(churn, "Go.")
     await witness.saw("work")
 
     with pytest.raises(Refused) as refused:
         await run.redirect("  ")
+    let_go(witness)
 
     assert refused.value.code == "empty_instruction"
     assert await result(run) == "Done."

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from checkrein.agents.asking import ModelPerformance
+from checkrein.agents.mcp.performing import mcp_call
+from checkrein.agents.mcp.statement import MCPTool
 from checkrein.agents.plan import Plan
 from checkrein.agents.redacting import redacted_messages
 from checkrein.agents.streaming import Stream, StreamPerformance
@@ -111,8 +113,11 @@ class Context:
                 f"The answer of {asked.name} does not have the form that was asked for: {error}"
             ) from error
 
-    async def tool(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
+    async def tool(self, tool: Tool | MCPTool | Callable[..., Any], /, **arguments: Any) -> Any:
         """Use a tool, with everything its author has said about it: undo, approval, isolation, timeout."""
+        if isinstance(tool, MCPTool):
+            given = values.encode_result(self.tool, arguments)
+            return _value((await self._driver.call(mcp_call(self._driver, tool, given, step=_step.get()))).value)
         used = self._tools.setdefault(tool, as_tool(tool))
         try:
             spec = tool_call(

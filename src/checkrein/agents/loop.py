@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from checkrein.agents.answering import answer_with
+from checkrein.agents.mcp.source import MCP, lending, verify_of
 from checkrein.agents.plan import PLAN_TOOL
 from checkrein.agents.plan import SPEC as PLAN_SPEC
 from checkrein.agents.play import Play
@@ -49,7 +50,7 @@ class Agent:
         *,
         model: str | Model,
         instructions: str = "",
-        tools: Sequence[Tool | Program | Callable[..., Any]] = (),
+        tools: Sequence[Tool | MCP | Program | Callable[..., Any]] = (),
         plan: Sequence[str] | bool = (),
         stop_when: Condition | None = DEFAULT,
         output: Any = None,
@@ -61,7 +62,10 @@ class Agent:
         self.name = name
         self.instructions = instructions
         self.team: dict[str, Program] = {one.name: one for one in tools if is_program(one)}
-        self.tools = Toolbox(name, tools)
+        self.sources = tuple(one for one in tools if isinstance(one, MCP))
+        """MCP servers. What tools they have is known when a run asks them."""
+        own = [one for one in tools if not isinstance(one, MCP)]
+        self.tools = Toolbox(name, own)
         self.plan = () if isinstance(plan, bool) else tuple(plan)
         self.has_plan = bool(plan)
         self.stop_when = stop_when
@@ -72,7 +76,7 @@ class Agent:
         self.retries = retries
         """How often a model that failed for a reason that may pass is asked again, before a person is."""
         self._model = model
-        if len({*self.tools, *self.team}) < len(tools):
+        if len({*self.tools, *self.team}) < len(own):
             raise MisuseError(f"Agent {name} has two tools of the same name.")
         if self.has_plan and PLAN_TOOL in {*self.tools, *self.team}:
             raise MisuseError(f"Agent {name} has a plan, which brings a tool `{PLAN_TOOL}`; give its own another name.")
@@ -104,11 +108,14 @@ class Agent:
         return await Play(self, driver).run()
 
     def undo(self, effect: Effect, call: UndoneCall, driver: Driver) -> Performance:
-        return undo_call(driver.stage, self.tools.undo_at(effect.undo), call)
+        borrowed = (undo for source in self.sources if (undo := source.undo_at(effect.undo)) is not None)
+        with lending(driver.stage):
+            return undo_call(driver.stage, next(borrowed, None) or self.tools.undo_at(effect.undo), call)
 
     def check(self, call: UndoneCall, driver: Driver) -> Performance | None:
-        tool = self.tools.get(call.name)
-        return None if tool is None or tool.verify is None else check_call(driver.stage, tool.verify, call)
+        verify = verify_of(self.tools, self.sources, call.name)
+        with lending(driver.stage):
+            return None if verify is None else check_call(driver.stage, verify, call)
 
     def answer(self, question: str, driver: Driver) -> Perform:
         return answer_with(self.model, question, driver, instructions=self.instructions, settings=self.settings)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from checkrein.agents.asking import ModelPerformance, Told
+from checkrein.agents.mcp.performing import mcp_call
+from checkrein.agents.mcp.supply import Supply
 from checkrein.agents.plan import PLAN_TOOL, Plan
 from checkrein.agents.retrying import Retries
 from checkrein.agents.threads import SEPARATOR, history_of_thread, told_of
@@ -55,6 +57,9 @@ class Play:
         """The model's latest answer."""
         self._turn = 0
         self._plan = Plan(driver.note_once)
+        taken = {*agent.tools, *agent.team, *((PLAN_TOOL,) if agent.has_plan else ())}
+        self._supply = Supply(driver, agent.sources, taken)
+        """What MCP servers lend to this run."""
         self._later: set[asyncio.Task[None]] = set()
         """Calls that wait for an approval while the agent works on."""
         self._news: list[Message] = []
@@ -102,11 +107,14 @@ class Play:
     async def _ask(self) -> Told | None:
         """One model call. None when it has to be asked again: redirected, or something was mended."""
         self._turn += 1
+        if not self._driver.has_outcome(f"turn:{self._turn}"):
+            await self._supply.renew()
         self._messages += self._news
         self._news.clear()
         try:
             result = await self._driver.call(self._model_call())
         except Interrupted as interrupted:
+            self._heard(interrupted.instruction)
             partial = told_of(interrupted.partial)
             if partial is not None and partial.message.text:
                 self._messages += [partial.message, Note("A person interrupted you there.")]
@@ -114,15 +122,20 @@ class Play:
         except CallFailed as failed:
             if failed.error == "cap_reached":
                 return await self._last_word(failed)
+            self._heard(failed.instruction)
             await self._mend(failed)
             return None
-        if result.instruction is not None:
-            self._messages.append(User(result.instruction))
+        self._heard(result.instruction)
         told = told_of(result.value)
         assert told is not None, "a model call that completed has an answer"
         self._messages.append(told.message)
         self._said = told
         return told
+
+    def _heard(self, instruction: str | None) -> None:
+        """A person's word that went with a call is part of the history, whatever became of the call."""
+        if instruction is not None:
+            self._messages.append(User(instruction))
 
     def _model_call(self) -> Spec:
         agent, driver = self._agent, self._driver
@@ -137,7 +150,7 @@ class Play:
             return Request(
                 instructions=agent.instructions,
                 messages=messages,
-                tools=() if is_last else agent.tool_specs,
+                tools=() if is_last else (*agent.tool_specs, *self._supply.specs),
                 output_schema=schema,
                 settings=agent.settings,
             )
@@ -218,7 +231,7 @@ class Play:
     async def _use(self, call: ToolCall) -> ToolResult:
         place = f"turn:{self._turn}{SEPARATOR}{call.id}"
         try:
-            spec = self._tool_call(call, place)
+            spec = await self._tool_call(call, place)
         except ValueError as error:
             if not self._driver.has_recorded(place):
                 return ToolResult(call.id, call.name, str(error), is_error=True)
@@ -252,14 +265,16 @@ class Play:
         asked = bytes(call.arguments).decode()
         self._news.append(Note(f"Your call {call.name}({asked}), which waited for approval: {made.content}"))
 
-    def _tool_call(self, call: ToolCall, place: str) -> Spec:
+    async def _tool_call(self, call: ToolCall, place: str) -> Spec:
         """Raises `ValueError` when there is no such tool, or its arguments do not fit."""
         driver, tool = self._driver, self._agent.tools.get(call.name)
         if call.name in self._agent.team:
             program, goal = self._agent.team[call.name], _goal(call)
             return driver.sub_run(program, goal, place=place, step=self._plan.step)
+        if tool is None and not driver.has_outcome(place) and (lent := await self._supply.get(call.name)) is not None:
+            return mcp_call(driver, lent, bytes(call.arguments), place=place, step=self._plan.step)
         if tool is None:
-            names = ", ".join({*self._agent.tools, *self._agent.team}) or "none"
+            names = ", ".join({*self._agent.tools, *self._agent.team, *self._supply.tools}) or "none"
             raise ValueError(f"There is no tool {call.name}; there are: {names}.")
         try:
             return tool_call(

@@ -16,6 +16,7 @@ from typing import Any, overload
 
 from checkrein.agents.answering import answer_with
 from checkrein.agents.context import Context
+from checkrein.agents.mcp.source import MCP, lending, verify_of
 from checkrein.agents.tool import Tool, Toolbox
 from checkrein.agents.tooling import check_call, look_up, undo_call
 from checkrein.core.conditions import DEFAULT, Condition
@@ -39,7 +40,7 @@ class ProgramAgent:
         *,
         name: str | None = None,
         model: str | Model | None = None,
-        tools: Sequence[Tool | Callable[..., Any]] = (),
+        tools: Sequence[Tool | MCP | Callable[..., Any]] = (),
         stop_when: Condition | None = DEFAULT,
         deps: Any = None,
     ) -> None:
@@ -49,7 +50,8 @@ class ProgramAgent:
         self.name = name or function.__name__
         self.description = inspect.getdoc(function) or ""
         self.model = model
-        self.tools = Toolbox(self.name, tools)
+        self.sources = tuple(one for one in tools if isinstance(one, MCP))
+        self.tools = Toolbox(self.name, [one for one in tools if not isinstance(one, MCP)])
         self.stop_when = stop_when
         self.deps = deps
         self.__doc__ = function.__doc__
@@ -68,11 +70,13 @@ class ProgramAgent:
 
     def undo(self, effect: Effect, call: UndoneCall, driver: Driver) -> Performance:
         assert effect.undo is not None, "only what has an undo is undone"
-        return undo_call(driver.stage, look_up(effect.undo), call)
+        with lending(driver.stage):
+            return undo_call(driver.stage, look_up(effect.undo), call)
 
     def check(self, call: UndoneCall, driver: Driver) -> Performance | None:
-        tool = self.tools.get(call.name)
-        return None if tool is None or tool.verify is None else check_call(driver.stage, tool.verify, call)
+        verify = verify_of(self.tools, self.sources, call.name)
+        with lending(driver.stage):
+            return None if verify is None else check_call(driver.stage, verify, call)
 
     def answer(self, question: str, driver: Driver) -> Perform:
         if self.model is not None:
@@ -91,14 +95,15 @@ def agent(
     *,
     name: str | None = None,
     model: str | Model | None = None,
-    tools: Sequence[Tool | Callable[..., Any]] = (),
+    tools: Sequence[Tool | MCP | Callable[..., Any]] = (),
     stop_when: Condition | None = DEFAULT,
     deps: Any = None,
 ) -> Callable[[Body], ProgramAgent]: ...
 def agent(function: Body | None = None, /, **options: Any) -> Any:
     """Make an agent of an async function: `@agent`, or `@agent(name="research", model="openai:gpt-5")`.
 
-    `tools` names the tools whose `verify` may be asked after a crash; a program may use any other as well.
+    `tools` names the tools, and the MCP servers, whose `verify` may be asked after a crash; a program may use any other
+    as well.
     """
     if function is not None:
         return ProgramAgent(function)

@@ -38,6 +38,8 @@ def functions_of(agent: Program) -> Iterator[Callable[..., Any]]:
     """What a worker may be asked to perform for `agent`: its tools, and what undoes and checks them."""
     for tool in getattr(agent, "tools", {}).values():
         yield from filter(None, (None if tool.is_async else tool.function, tool.undo, tool.verify))
+    for source in getattr(agent, "sources", ()):
+        yield from source.functions()
 
 
 IfBusy = Literal["queue", "redirect", "refuse"]
@@ -326,8 +328,10 @@ class Runtime:
             while self._pending:
                 await asyncio.sleep(0.1)
                 pending, self._pending = self._pending, {}
-                for run, chunks in pending.items():
-                    await self.journal.write_chunks(run, _joined(chunks))
+                # Together, so that they share a commit.
+                await asyncio.gather(
+                    *(self.journal.write_chunks(run, _joined(chunks)) for run, chunks in pending.items())
+                )
         finally:
             self._writing = None
 

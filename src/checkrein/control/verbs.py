@@ -211,21 +211,20 @@ class Control:
         wait: float,
         cascade: Callable[[str], c.Command] | None = None,
     ) -> Receipt | Settling:
-        known = await self._journal.find(run, request_id)
+        known, driven = await asyncio.gather(self._journal.find(run, request_id), self._is_driven(run))
         if known is not None and isinstance(known.event, VerbAccepted):
             return await self._receipt(run, request_id, known.seq, wait)
-        verdict, state = await self._take(run, make)
+        verdict, state = await self._take(run, make, driven=driven)
         if cascade is not None:
             await self._cascade(run, cascade)
         accepted = verdict.accepted if isinstance(verdict, Joined) else request_id
         return await self._receipt(run, accepted, 0 if isinstance(verdict, Joined) else state.seq, wait)
 
     async def _decide(self, run: str, make: Make) -> State:
-        _, state = await self._take(run, make)
+        _, state = await self._take(run, make, driven=await self._is_driven(run))
         return state
 
-    async def _take(self, run: str, make: Make) -> tuple[tuple[Event, ...] | Joined, State]:
-        driven = await self._is_driven(run)
+    async def _take(self, run: str, make: Make, *, driven: bool) -> tuple[tuple[Event, ...] | Joined, State]:
         return await take(
             self._journal,
             run,

@@ -95,7 +95,8 @@ class _Cap(_Composable, frozen=True, omit_defaults=True):
 
     def standing(self, spent: Spent, grants: Mapping[str, int]) -> tuple[float | None, float]:
         """What is used (None: not known) and what is allowed, grants included."""
-        return self._observed(spent), self._allowed() * (1 + grants.get(self.label, 0))
+        granted = grants.get(self.label, 0) if grants else 0  # a label is put together, and this is asked often
+        return self._observed(spent), self._allowed() * (1 + granted)
 
     def trips(self, spent: Spent, grants: Mapping[str, int]) -> tuple[Trip, ...]:
         observed, allowed = self.standing(spent, grants)

@@ -117,7 +117,7 @@ def _with_call(verb: PendingVerb, call: LiveCall, event: CallFinished) -> Pendin
         stopped_at=event.at,
         unstopped=verb.unstopped or may_still_act,
         tokens_after_stop=verb.tokens_after_stop + event.tokens_after_stop,
-        chars=verb.chars + event.chars,
+        chars=verb.chars + (event.chars if call.kind is not CallKind.TOOL else 0),  # a tool's progress is no work
     )
 
 

@@ -13,6 +13,7 @@ from checkrein.core.state import State
 from checkrein.core.words import EffectState, Status
 from checkrein.errors import JournalError, LeaseHeld, RunNotFound, StaleEpoch
 from checkrein.journal.contract import Journal, Owner
+from checkrein.journal.surely import surely
 from checkrein.runtime.claiming import claim, is_held
 from checkrein.runtime.driver import Driver
 from checkrein.runtime.leases import LEASE_SECONDS, LeaseKeeper, now
@@ -23,6 +24,8 @@ UNFINISHED: Final = frozenset(
 )
 TRY_AGAIN_SECONDS: Final = (0.05, 0.05, 0.1, 0.2, 0.4, 0.8)
 """At which intervals a run is looked at again that somebody holds at the moment."""
+PAGE: Final = 500
+"""How many runs are listed at a time."""
 RECLAIM_SECONDS: Final = 2.0
 """How often runs are looked for whose owner has died or gone silent."""
 
@@ -61,18 +64,27 @@ class LocalEngine:
         """Processes that are dead, and whose tools are known to be."""
         self._broken: dict[str, tuple[float, float]] = {}
         """Runs whose driver failed: how long they were left alone last, and until when they are."""
+        self._looked_for: set[str] = set()
+        """Agents whose paused runs have been looked at."""
         self._is_closing = False
 
     async def __aenter__(self) -> LocalEngine:
         self._keeper = LeaseKeeper(self._journal, self._owner, lease_seconds=self._lease_seconds)
-        self._elsewhere.update(await self._journal.wanting_undo())
-        await self._look_for_runs()
+        try:
+            self._elsewhere.update(await self._journal.wanting_undo())
+            await self._look_for_runs()
+        except BaseException:
+            await surely(self._close())
+            raise
         loop = asyncio.get_running_loop()
         minding = (self._watch(), self._reclaim(), self._mind_leases())
         self._watching = [loop.create_task(one) for one in minding]
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await surely(self._close())
+
+    async def _close(self) -> None:
         self._is_closing = True
         waiting = [*self._watching, *self._later]
         for task in waiting:
@@ -117,17 +129,32 @@ class LocalEngine:
         elsewhere, self._elsewhere = self._elsewhere, set()
         for run in elsewhere:
             await self.take_up(run)
+        # A paused run changes only by an event, and `_watch` hears of that: one look at it is enough.
         for agent in list(self._programs):
-            for row in await self._journal.runs(status=UNFINISHED, agent=agent, limit=10_000):
+            status = UNFINISHED - {Status.PAUSED} if agent in self._looked_for else UNFINISHED
+            self._looked_for.add(agent)
+            await self._look_at_all(agent, status)
+
+    async def _look_at_all(self, agent: str, status: frozenset[Status]) -> None:
+        before: str | None = None
+        while True:
+            rows = await self._journal.runs(status=status, agent=agent, limit=PAGE, before=before)
+            for row in rows:
                 await self.take_up(row.id)
+            if len(rows) < PAGE:
+                return
+            before = rows[-1].id
 
     async def take_up(self, run: str) -> None:
-        """Drive a run here, if it needs a driver, has none, and this process has its agent."""
+        """Drive a run here, if it needs a driver, has none, and this process has its agent.
+
+        Cancelled, it finishes first: a lease that is claimed has a driver, or is given back.
+        """
         if run in self._drivers or run in self._taking or self._broken.get(run, (0, 0))[1] > time.monotonic():
             return
         self._taking.add(run)
         try:
-            await self._take_up(run)
+            await surely(self._take_up(run))
         finally:
             self._taking.discard(run)
 
@@ -147,6 +174,9 @@ class LocalEngine:
         except (LeaseHeld, StaleEpoch):
             return self._try_again(run)
         except RunNotFound:
+            return
+        if self._is_closing:
+            await self._journal.release(lease)
             return
         self._keeper.keep(run, sent)
         driver = Driver(
@@ -194,16 +224,16 @@ class LocalEngine:
             self._drivers.pop(run, None)
             self._keeper.forget(run)
             with suppress(JournalError):
-                await asyncio.shield(self._journal.release(driver.lease))
+                await surely(self._journal.release(driver.lease))
         if driver.state.is_finished and not self._is_closing:
             await self._next_of(driver.state.thread)
 
     def _break(self, run: str, error: Exception) -> None:
         """A driver has failed, which is a mistake of ours: say so, and leave its run alone for a while."""
-        wait, _ = self._broken.get(run, (0.5, 0.0))
-        self._broken[run] = (min(2 * wait, 60.0), time.monotonic() + min(2 * wait, 60.0))
-        context = {"message": f"The driver of run {run} failed; it is tried again in {2 * wait:g} s", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
+        wait = min(2 * self._broken.get(run, (0.5, 0.0))[0], 60.0)
+        self._broken[run] = (wait, time.monotonic() + wait)
+        told = {"message": f"The driver of run {run} failed; it is tried again in {wait:g} s", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(told)
 
     async def _next_of(self, thread: str) -> None:
         """A run has ended: the next one of its thread may begin."""

@@ -17,8 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from anyio import move_on_after
-
 from checkrein.journal.contract import Recorded
 
 PAGE: Final = 500
@@ -66,10 +64,24 @@ class Bell(ABC):
 
     async def wait_a_while(self) -> bool:
         """`wait`, but not for ever; whether it was rung."""
-        with move_on_after(LOOK_SECONDS):
-            await self.wait()
-            return True
-        return False
+        if not self._rung.is_set():
+            # A timer of the loop: a cancel scope for each wait would cost several times as much.
+            late: list[bool] = []
+            timer = self._loop.call_later(LOOK_SECONDS, self._give_up, late)
+            try:
+                await self._rung.wait()
+            finally:
+                timer.cancel()
+            if late:
+                self._rung.clear()
+                return False
+        self._rung.clear()
+        return True
+
+    def _give_up(self, late: list[bool]) -> None:
+        if not self._rung.is_set():
+            late.append(True)
+            self._rung.set()
 
 
 class RunBell(Bell):

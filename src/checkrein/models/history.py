@@ -160,9 +160,9 @@ class Growing:
 
     def messages(self) -> tuple[Message, ...]:
         """All of it, as a provider accepts it."""
-        *rest, last = self._messages
+        last = self._messages[-1]
         if isinstance(last, Assistant) and last.text != last.text.rstrip():
-            return (*rest, replace(last, text=last.text.rstrip()))
+            return (*self._messages[:-1], replace(last, text=last.text.rstrip()))
         return tuple(self._messages)
 
     def last_answers(self, count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which provider a model's name means. Providers put themselves in; this file knows none of them."""
+"""Which provider a model's name means. Those of `by_name` are known from the start, others put themselves in."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Final
 
 from checkrein.errors import MisuseError, UnknownModel
+from checkrein.models.by_name import BUILT_IN
 from checkrein.models.port import Model
 
 Factory = Callable[[str], Model]
 """Makes a model from what follows the prefix: `openai:gpt-5` calls the factory of `openai` with `gpt-5`."""
 
-_FACTORIES: Final[dict[str, Factory]] = {}
+_FACTORIES: Final[dict[str, Factory]] = dict(BUILT_IN)
 
 _IN_PYTHON: Final = frozenset({"scripted"})
 """Models that a name cannot describe."""

@@ -43,6 +43,8 @@ class Calling:
         self._number = number
         self.at = began_at
         """The time of the last outcome that the program has seen."""
+        self.is_over = False
+        """The program has ended: what a task that it has left behind asks for is not begun any more."""
 
     async def call(self, spec: Spec) -> Result:
         """Make a call, or give back what is recorded of it.
@@ -67,6 +69,8 @@ class Calling:
                 self.at = max(self.at, ending.at)
                 return _result(call, ending, instruction)
             await self._desk.gate()
+            if self.is_over:
+                await self._desk.the_end()
             if is_begun and call not in self._desk.state.again:
                 continue  # a verb came while it waited here: it is not to be tried again after all
             delivered = self._desk.state.instruction if spec.carries else None
@@ -95,9 +99,11 @@ class Calling:
                 said = ended.result if ended.outcome is Outcome.ABORTED else None
                 await self._wait_before(call, ended.retry_seconds)
                 continue
+            if (doubt := self._desk.state.doubts.get(call)) is not None and doubt.blocks:
+                continue  # nobody knows whether it happened: a person is asked
             self.at = max(self.at, at)
             if self._desk.state.status is Status.CANCELLING or self._desk.state.is_finished:
-                await asyncio.get_running_loop().create_future()  # the program is over; its task will be cancelled
+                await self._desk.the_end()
             return _result(call, Ending(ended.outcome, ended.result, ended.error, at), instruction)
 
     async def _wait_before(self, call: str, seconds: float | None) -> None:
@@ -324,5 +330,7 @@ def _result(call: str, ending: Ending, instruction: str | None) -> Result:
     if ending.outcome is Outcome.COMPLETED:
         return Result(call, ending.result, instruction, ending.at)
     if ending.outcome is Outcome.FAILED or ending.error is not None:
-        raise CallFailed(ending.error or "it failed", error=ending.error or "", call=call)
-    raise Interrupted("Interrupted; it may have partly happened.", call=call, partial=ending.result)
+        error = ending.error or ""
+        raise CallFailed(error or "it failed", error=error, call=call, instruction=instruction)
+    message = "Interrupted; it may have partly happened."
+    raise Interrupted(message, call=call, partial=ending.result, instruction=instruction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -26,8 +27,8 @@ async def take(journal: Journal, run: str, make: Make) -> tuple[tuple[Event, ...
     Returns what was appended, or whose receipt answers it, and the state it was decided on. Raises `Refused`.
     """
     for _ in range(TRIES):
-        state = await journal.load(run)
-        verdict = decide(state, make(state, await journal.effects(run)))
+        state, effects = await asyncio.gather(journal.load(run), journal.effects(run))
+        verdict = decide(state, make(state, effects))
         if isinstance(verdict, Refusal):
             raise Refused(verdict.message, code=verdict.code, run=run, status=verdict.status)
         if isinstance(verdict, Joined):

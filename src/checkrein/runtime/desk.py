@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -66,6 +66,7 @@ class Desk:
         self._holds = holds
         self._ids = 0
         self._changed: set[asyncio.Future[None]] = set()
+        self._is_closed = False
 
     @property
     def state(self) -> State:
@@ -157,9 +158,22 @@ class Desk:
         """Return at the next change of the run; at once if there was one since it stood at `since`."""
         if since is not None and self.scribe.committed.seq != since:
             return
+        if self._is_closed:
+            raise OwnershipLost
         waiter = asyncio.get_running_loop().create_future()
         self._changed.add(waiter)
         await waiter
+
+    async def the_end(self) -> NoReturn:
+        """Wait until the driver is over, and be cancelled then."""
+        while True:
+            await self.change()
+
+    def close(self) -> None:
+        """The driver is over: whoever still waits, such as a task that the program has left behind, is cancelled."""
+        self._is_closed = True
+        for waiter in self._changed:
+            waiter.cancel()
 
     async def gate(self) -> None:
         """Wait until the run may begin calls."""

@@ -271,6 +271,7 @@ class Driver:
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(OwnershipLost):
             await self._desk.scribe.flush()  # how they ended
+        self._desk.close()
 
     # -- the program
 
@@ -311,6 +312,7 @@ class Driver:
                 await self._end(Status.COMPLETED, result=result)
 
     async def _end(self, status: Status, *, result: bytes | None = None, error: str | None = None) -> None:
+        self._calling.is_over = True
         while not await self.try_finish(status, result=result, error=error, undelivered_ok=True):
             await self._desk.change(self._tried_at)
 
@@ -322,6 +324,9 @@ class Driver:
         is_stopping = any(live.stop is not None or live.hold for live in state.live.values())
         if not (state.verbs or is_stopping or state.doubts or desk.held or desk.wanted or state.is_finished):
             return
+        for order in orders(state, held=desk.held):  # what is to stop stops now: it needs no ledger
+            if isinstance(order, Abort | Hold | LetGoOn):
+                await self._carry_out(order)
         effects = await self._desk.effects()
         self._wants_undo = any(e.wanted and e.undo is not None and not state.is_blocked(e.id) for e in effects)
         self._check_doubts()
@@ -463,6 +468,10 @@ class Driver:
     def has_recorded(self, place: str) -> bool:
         """Whether a call at this place would be answered from the past."""
         return self._replay.knows(place)
+
+    def has_outcome(self, place: str) -> bool:
+        """Whether a call at this place is over already: it would be answered from the past, and nothing done."""
+        return self._replay.has_outcome(place)
 
     async def try_finish(
         self,

@@ -23,8 +23,8 @@ from checkrein.runtime.calling import finishing
 from checkrein.runtime.desk import Desk
 from checkrein.runtime.spec import Ended, Performance
 
-AGAIN_SECONDS: Final = 0.5
-"""How long to wait before a store that is away is asked again."""
+AGAIN_SECONDS: Final = 0.2
+"""How long to wait before it is tried again, because the store is away or the new owner has not begun yet."""
 
 
 async def stop_flights(desk: Desk) -> None:
@@ -49,20 +49,19 @@ async def hand_over(desk: Desk) -> None:
             endings.setdefault(call, await flight.performance.ended())
     await desk.scribe.rest()  # what it has begun to write may still be taken
     while True:
-        try:
-            await _tell(desk, endings)
-            return
-        except JournalError:
-            await asyncio.sleep(AGAIN_SECONDS)
+        with suppress(JournalError):
+            if await _tell(desk, endings):
+                return
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _tell(desk: Desk, endings: dict[str, Ended]) -> None:
+async def _tell(desk: Desk, endings: dict[str, Ended]) -> bool:
+    """False when there is more to say later: an answer counts only once the new owner has called its call in doubt."""
     state = await desk.journal.load(desk.run)
     facts = _facts(desk, state, endings)
-    try:
-        if facts:
+    if facts:
+        with suppress(StaleEpoch):
             await desk.journal.append(desk.run, facts, after=0, epoch=desk.lease.epoch)
-    except StaleEpoch:
         state = await desk.journal.load(desk.run)
     for call, doubt in state.doubts.items():
         ended = endings.get(call)
@@ -70,6 +69,7 @@ async def _tell(desk: Desk, endings: dict[str, Ended]) -> None:
             answer = _answer(desk, call, ended)
             with suppress(StaleEpoch):
                 await desk.journal.append(desk.run, [answer], after=0, epoch=desk.lease.epoch)
+    return not any(live.epoch == desk.lease.epoch for live in state.live.values())
 
 
 def _facts(desk: Desk, state: State, endings: dict[str, Ended]) -> list[Event]:

@@ -22,6 +22,8 @@ RUNTIME: Final = "CHECKREIN_RUNTIME"
 """On every process that a runtime starts."""
 WORKER: Final = "CHECKREIN_WORKER"
 """On a worker and all that comes from it: a fork of it carries the worker's environment and no call's."""
+SERVER: Final = "CHECKREIN_SERVER"
+"""On a server of tools that a runtime has started, and all that comes from it."""
 CALL: Final = "CHECKREIN_CALL"
 """On every process started for a call."""
 

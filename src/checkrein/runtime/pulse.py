@@ -60,13 +60,20 @@ class Pulse:
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:
-            while not self._stop.wait(_BEAT_SECONDS):
+            while not self._stop_after_a_beat():
                 try:
                     self._loop.call_soon_threadsafe(self._beat)
                 except RuntimeError:
                     return  # the loop is closed
                 if time.monotonic() - self._felt_at >= self._grace_seconds and runner.run(self._is_somebody_waiting()):
                     self._kill()
+
+    def _stop_after_a_beat(self) -> bool:
+        began = time.monotonic()
+        is_stopping = self._stop.wait(_BEAT_SECONDS)
+        if time.monotonic() - began > 4 * _BEAT_SECONDS:
+            self._felt_at = time.monotonic()  # the whole process stood still, and not only its event loop
+        return is_stopping
 
     def _beat(self) -> None:
         self._felt_at = time.monotonic()

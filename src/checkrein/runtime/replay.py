@@ -193,6 +193,11 @@ class Replay:
         """Whether a request with this key would be answered from the past."""
         return bool(self._waiting.get(key))
 
+    def has_outcome(self, key: str) -> bool:
+        """Whether a request with this key would be answered from the past with an outcome, and nothing done."""
+        waiting = self._waiting.get(key)
+        return waiting is not None and len(waiting) > 0 and waiting[0].ending is not None
+
     def check_all_asked(self) -> None:
         """The program has ended: it must have asked for everything that is recorded."""
         if not self.is_over:

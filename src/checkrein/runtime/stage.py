@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
 from checkrein.errors import NotImportable
+from checkrein.journal.surely import surely
 from checkrein.runtime import undone
 from checkrein.runtime.importable import target_of
 from checkrein.runtime.in_worker import WorkerPerformance
@@ -53,6 +55,16 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
 
 
+class Kept(Protocol):
+    """Something that outlives the calls that use it, such as a session with a server of tools."""
+
+    async def close(self) -> None:
+        """End it, and leave nothing of it behind."""
+
+
+K = TypeVar("K", bound=Kept)
+
+
 class Stage:
     """`async with Stage(folder) as stage:`; belongs to one event loop.
 
@@ -73,6 +85,7 @@ class Stage:
         self.runtime = runtime or uuid.uuid4().hex
         self._secrets = secrets
         self._performances: WeakSet[ToolPerformance] = WeakSet()
+        self._kept: dict[Hashable, Kept] = {}
         self._workers = Workers(self.runtime, most=most_workers, warm=warm_workers)
         for function in (undone.perform, *preload):
             with suppress(NotImportable):  # whoever builds the agent has told its author
@@ -87,15 +100,25 @@ class Stage:
         await self.close()
 
     async def close(self) -> None:
-        """End all workers. Abort the calls first: a worker that is ended under a call looks like a crash.
+        """End all workers, and all that is kept. Abort the calls first: a worker that is ended under a call looks like
+        a crash.
 
         Detached calls are forgotten, so that they do not keep the event loop from closing.
         """
         try:
-            await self._workers.close()
+            await surely(self._end_all())
         finally:
             for performance in self._performances:
                 performance.abandon()
+
+    async def _end_all(self) -> None:
+        await asyncio.gather(self._workers.close(), *(kept.close() for kept in self._kept.values()))
+
+    def keep(self, key: Hashable, make: Callable[[], K]) -> K:
+        """What is kept under `key`, made if there is nothing yet. It is closed with the stage."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]  # type: ignore[return-value]
 
     def folder_of(self, mark: str) -> Path:
         """Where the files of a call are, also those of a call whose runtime died (see `files.discard`)."""

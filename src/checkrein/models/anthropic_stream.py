@@ -1,0 +1,215 @@
+"""The events of an answer on the Anthropic wire, as deltas. Nothing here waits or sends.
+
+An answer is a list of blocks, and an event says which of them it belongs to. Kinds of events, blocks and deltas that
+are not known here are passed over: the provider reserves the right to add some.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from checkrein.core.conditions import Usage
+from checkrein.models.anthropic_thinking import SEALED, Thought, packed
+from checkrein.models.failures import ErrorInStream
+from checkrein.models.messages import Request
+from checkrein.models.port import (
+    Collector,
+    Delta,
+    Finish,
+    Finished,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageDelta,
+)
+
+# fmt: off
+_FINISH: Final = {
+    "end_turn":                      Finish.STOP,
+    "stop_sequence":                 Finish.STOP,
+    "tool_use":                      Finish.TOOL_CALLS,
+    "max_tokens":                    Finish.LENGTH,
+    "model_context_window_exceeded": Finish.LENGTH,
+    # The provider's own tools have gone round as often as they may.
+    "pause_turn":                    Finish.LENGTH,
+    "refusal":                       Finish.FILTERED,
+}
+# fmt: on
+
+
+class _Usage(msgspec.Struct, frozen=True, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    usage: _Usage | None = None
+
+
+class _Block(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    input: Any = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+
+
+class _Delta(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    index: int = 0
+    delta: _Delta | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+
+
+_decode: Final = msgspec.json.Decoder(_Event).decode
+
+
+class Reader:
+    """Makes deltas of events, one answer long, and remembers them."""
+
+    __slots__ = ("_calls", "_input", "_output", "_said", "_text", "_thoughts", "is_complete", "is_finished")
+
+    def __init__(self) -> None:
+        self.is_finished = False
+        """The model has said all it is going to say."""
+        self.is_complete = False
+        """The provider has said that nothing more will come."""
+        self._said: list[Delta] = []
+        self._calls: dict[int, int] = {}
+        """Our number of the tool call in the block of that index."""
+        self._text = 0
+        self._thoughts: list[Thought] = []
+        self._input = 0
+        self._output = 0
+
+    def read(self, event: bytes) -> list[Delta]:
+        """What `event` adds to the answer. Raises `ErrorInStream`, or `msgspec.DecodeError` for what is no event."""
+        found = _decode(event)
+        # In the order of how often they come: this runs once for every token.
+        if found.type == "content_block_delta":
+            deltas = self._piece(found) if not self.is_finished else []
+        elif found.type == "content_block_start":
+            deltas = self._block(found) if not self.is_finished else []
+        elif found.type == "message_delta":
+            deltas = self._end(found) if not self.is_finished else []
+        elif found.type == "message_start":
+            deltas = self._used(found.message.usage if found.message is not None else None, final=False)
+        elif found.type == "message_stop":
+            deltas = self._stop()
+        elif found.type == "error":
+            raise ErrorInStream(event)
+        else:
+            deltas = []
+        self._said += deltas
+        return deltas
+
+    def partial(self, request: Request) -> Reply:
+        """What has come so far."""
+        collector = Collector(request)
+        for delta in self._said:
+            collector.add(delta)
+        return collector.partial()
+
+    def _piece(self, event: _Event) -> list[Delta]:
+        delta = event.delta
+        if delta is None:
+            return []
+        if delta.type == "text_delta":
+            return self._spoken(delta.text)
+        if delta.type == "input_json_delta":
+            number = self._calls.get(event.index)
+            if number is None or not delta.partial_json:
+                return []
+            return [ToolCallDelta(number, arguments=delta.partial_json)]
+        if delta.type == "thinking_delta":
+            return self._thought(delta.thinking)
+        if delta.type == "signature_delta":
+            return self._signed(delta.signature)
+        return []
+
+    def _block(self, event: _Event) -> list[Delta]:
+        block = event.content_block
+        if block is None:
+            return []
+        if block.type == "text":
+            return self._spoken(block.text or "")
+        if block.type == "tool_use":
+            number = self._calls[event.index] = len(self._calls)
+            # Arguments come in pieces afterwards; some servers give them here.
+            arguments = msgspec.json.encode(block.input).decode() if block.input else ""
+            return [ToolCallDelta(number, block.id, block.name, arguments)]
+        if block.type == "thinking":
+            self._thoughts.append(Thought(self._text, len(self._calls), 0, ""))
+            return [*self._thought(block.thinking or ""), *self._signed(block.signature or "")]
+        if block.type == "redacted_thinking" and block.data:
+            self._thoughts.append(Thought(self._text, len(self._calls), SEALED, block.data))
+            return [self._signature()]
+        return []
+
+    def _spoken(self, text: str) -> list[Delta]:
+        self._text += len(text)
+        return [TextDelta(text)] if text else []
+
+    def _thought(self, text: str) -> list[Delta]:
+        if not text:
+            return []
+        if self._thoughts:
+            self._thoughts[-1].length += len(text)
+        return [ThinkingDelta(text)]
+
+    def _signed(self, signature: str) -> list[Delta]:
+        if not signature or not self._thoughts:
+            return []
+        self._thoughts[-1].seal = signature
+        return [self._signature()]
+
+    def _signature(self) -> Delta:
+        """What is to be kept so that everything thought so far can be given back. One that was not sealed is not."""
+        return ThinkingDelta("", packed(thought for thought in self._thoughts if thought.seal))
+
+    def _end(self, event: _Event) -> list[Delta]:
+        reason = event.delta.stop_reason if event.delta is not None else None
+        deltas = self._used(event.usage, final=reason is not None)
+        if reason is not None:
+            self.is_finished = True
+            deltas.append(Finished(_FINISH.get(reason, Finish.STOP)))
+        return deltas
+
+    def _stop(self) -> list[Delta]:
+        self.is_complete = True
+        if self.is_finished:
+            return []
+        self.is_finished = True
+        return [Finished(Finish.STOP)]
+
+    def _used(self, usage: _Usage | None, *, final: bool) -> list[Delta]:
+        """What the provider says it has used. Both times it is a total, and the second may leave out the input."""
+        if usage is None:
+            return []
+        read = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
+        self._input = max(self._input, sum(count or 0 for count in read))
+        self._output = max(self._output, usage.output_tokens or 0)
+        if not self._input and not self._output:
+            return []
+        said = Usage(input_tokens=self._input, output_tokens=self._output, cost_usd=None)
+        # No request is free of input: a server that says so has not counted it, and it is estimated instead.
+        return [UsageDelta(said, final=final and self._input > 0)]
