@@ -26,6 +26,7 @@ SAYS: Final = {
     "program.py": ["A fine summary."],
     "testing.py": ["At last. ['fault', 'completed']"],
     "own_model.py": ["stop means stop"],
+    "other_provider.py": ["Hello from elsewhere."],
 }
 
 

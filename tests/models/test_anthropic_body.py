@@ -230,6 +230,13 @@ def test_thinking_that_was_stopped_after_a_whole_thought_keeps_that_one():
     assert blocks_of(User("Go."), answer, Note("Stopped."))[1] == ("assistant", [thinking("Hm."), text("So.")])
 
 
+def test_a_thought_without_a_signature_is_left_out_and_the_next_one_kept():
+    signature = packed([Thought(0, 0, 3, ""), thought("And?")])
+    answer = Assistant("So.", thinking="Hm.And?", signature=signature)
+
+    assert blocks_of(User("Go."), answer, User("And?"))[1] == ("assistant", [thinking("And?"), text("So.")])
+
+
 def test_all_thinking_can_be_left_out():
     answer = Assistant("So.", thinking="Hm.", signature=packed([thought("Hm.")]))
 
@@ -273,6 +280,10 @@ def test_a_budget_is_not_given_in_the_middle_of_a_turn_that_began_without_a_thou
 
     assert ("thinking" in body_of(request, OLD)) is thinks
     assert "thinking" in body_of(request, NEW), "newer models do not mind"
+
+
+def test_a_budget_is_given_for_a_new_turn_whatever_the_last_one_began_with():
+    assert "thinking" in body_of(ask(User("Go."), Assistant("Gone."), User("And?"), reasoning="high"), OLD)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from checkrein.models import (
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
-    User,
     UsageDelta,
+    User,
 )
 from checkrein.models.anthropic_stream import Reader
 from checkrein.models.anthropic_thinking import SEALED, Thought, packed
@@ -134,15 +134,15 @@ def test_usage_counts_what_was_read_from_and_written_to_a_cache_as_input():
     ]
 
 
-@pytest.mark.parametrize("usage", [{}, {"input_tokens": 0, "output_tokens": 0}])
+@pytest.mark.parametrize("usage", [{}, {"input_tokens": 0, "output_tokens": 0}, {"output_tokens": 3}])
 def test_usage_that_is_not_said_is_estimated(usage):
     collector = Collector(REQUEST)
     for one in read(begun(**usage), start(0, type="text", text="Hello there"), stop("end_turn", **usage)):
         collector.add(one)
 
     used = collector.usage()
-    assert used.estimated
-    assert used.input_tokens and used.output_tokens
+    assert used.estimated, "no request is free of input"
+    assert min(used.input_tokens, used.output_tokens) > 0
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,11 @@ async def test_its_failures_are_told_in_our_words(status: int, kind: type[Except
 def test_a_name_it_does_not_know_is_refused_with_a_sentence() -> None:
     with pytest.raises(UnknownModel, match="pydantic-ai"):
         PydanticAIModel("nobody:nothing")
+
+
+async def test_a_key_that_is_not_set_is_something_to_mend_and_no_unknown_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = PydanticAIModel("openai:gpt-5")
+
+    with pytest.raises(ModelUnauthorised, match="OPENAI_API_KEY"):
+        await collect(model.stream(asking()))

@@ -42,7 +42,7 @@ def test_a_name_that_means_nothing_is_refused_naming_what_is_known(name: str):
 
 def test_without_any_provider_the_refusal_says_so():
     with pytest.raises(UnknownModel, match="No provider is registered"):
-        resolve("openai:gpt-5")
+        resolve("acme:m-1")
 
 
 def test_a_scripted_model_cannot_be_had_by_name():

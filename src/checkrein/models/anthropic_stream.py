@@ -183,8 +183,8 @@ class Reader:
         return [self._signature()]
 
     def _signature(self) -> Delta:
-        """What is to be kept so that everything thought so far can be given back. One that was not sealed is not."""
-        return ThinkingDelta("", packed(thought for thought in self._thoughts if thought.seal))
+        """What is to be kept so that everything thought so far can be given back."""
+        return ThinkingDelta("", packed(self._thoughts))
 
     def _end(self, event: _Event) -> list[Delta]:
         reason = event.delta.stop_reason if event.delta is not None else None

@@ -11,7 +11,7 @@ think and is told how hard to try; before, it is given a number of tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,15 +32,15 @@ class Thought(msgspec.Struct, array_like=True, gc=False):
     calls: int
     length: int
     seal: str
-    """Its signature; all of it where it is sealed."""
+    """Its signature, "" if it has none; all of it where it is sealed."""
 
 
 _thoughts: Final = msgspec.json.Decoder(list[Thought])
 
 
-def packed(thoughts: Iterable[Thought]) -> str:
+def packed(thoughts: Sequence[Thought]) -> str:
     """What to keep as the signature of an answer with these thoughts."""
-    return msgspec.json.encode(list(thoughts)).decode()
+    return msgspec.json.encode(thoughts).decode()
 
 
 def _unpacked(signature: str) -> list[Thought]:
@@ -69,7 +69,8 @@ def blocks_of(message: Assistant, *, thinks: bool) -> list[Block]:
             continue
         thinking = message.thinking[thought_of : thought_of + thought.length]
         thought_of += thought.length
-        blocks.append({"type": "thinking", "thinking": thinking, "signature": thought.seal})
+        if thought.seal:
+            blocks.append({"type": "thinking", "thinking": thinking, "signature": thought.seal})
     blocks += _said(message, slice(text, None), slice(calls, None))
     # An answer may not end with a thought, so one that was stopped right after it ends before it.
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):

@@ -38,8 +38,8 @@ TOKEN_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"
 MAX_TOKENS: Final = 32_000
 """The wire wants a limit. Thinking counts, and every model of the last years can write as much."""
 
-END_SECONDS: Final = 5.0
-"""How long to wait for the end of an answer that is complete."""
+END_SECONDS: Final = 1.0
+"""How long to wait for the last event of a complete answer. It says nothing, but keeps the connection usable."""
 
 
 class AnthropicModel:

@@ -51,13 +51,14 @@ class PydanticAIModel:
     """A model of pydantic-ai: its name there, `google:gemini-2.5-pro`, or the object itself."""
 
     def __init__(self, model: str | TheirModel) -> None:
+        self._asked = model
+        self._model: TheirModel | None = None
         try:
             self._model = infer_model(model)
         except (exceptions.UserError, ImportError, ValueError) as error:
-            raise UnknownModel(
-                f"Model {model!r} cannot be had through pydantic-ai: {error}", model=str(model)
-            ) from error
-        self.name = model if isinstance(model, str) else f"{self._model.system}:{self._model.model_name}"
+            if not _wants_key(error):  # a key may be set later, and a run that lacks one can be mended
+                raise UnknownModel(f"pydantic-ai has no model {model!r}: {error}", model=str(model)) from error
+        self.name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
 
     def __repr__(self) -> str:
         return f"<PydanticAIModel {self.name}>"
@@ -65,6 +66,7 @@ class PydanticAIModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         settings: Any = _settings(request)
         try:
+            self._model = self._model or infer_model(self._asked)
             async with model_request_stream(
                 self._model,
                 list(_messages(request)),
@@ -195,6 +197,11 @@ _BY_STATUS: Final[dict[int, type[ModelError]]] = {
 }
 
 
+def _wants_key(error: Exception) -> bool:
+    """Whether all that is wrong is a key that is not set."""
+    return isinstance(error, exceptions.UserError) and "environment variable" in str(error)
+
+
 def _ours(error: Exception, model: str) -> ModelError:
     """The same failure in our words."""
     status = getattr(error, "status_code", None)
@@ -203,5 +210,5 @@ def _ours(error: Exception, model: str) -> ModelError:
         kind = _BY_STATUS.get(status, ModelUnavailable if status >= 500 else ModelRefusedRequest)
         return kind(sentence, may_retry=status == 429 or status >= 500)
     if isinstance(error, exceptions.UserError):
-        return ModelUnauthorised(sentence) if "api key" in str(error).lower() else ModelRefusedRequest(sentence)
+        return ModelUnauthorised(sentence) if _wants_key(error) else ModelRefusedRequest(sentence)
     return ModelUnavailable(sentence, may_retry=True)

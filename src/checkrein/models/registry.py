@@ -45,9 +45,25 @@ def resolve(model: str | Model) -> Model:
             known=known(),
         )
     factory = _FACTORIES.get(prefix)
-    if factory is None:
-        raise UnknownModel(f"Model {model!r} is of no known provider. {_known_sentence()}", model=model, known=known())
-    return factory(name)
+    return _from_elsewhere(model) if factory is None else factory(name)
+
+
+def _from_elsewhere(model: str) -> Model:
+    """A model of a provider that is none of ours, through pydantic-ai where that is installed."""
+    try:
+        from checkrein.models.pydantic_ai import PydanticAIModel
+    except ImportError:
+        raise UnknownModel(
+            f"Model {model!r} is of no known provider. {_known_sentence()} "
+            "Many more come with: pip install 'checkrein[providers]'.",
+            model=model,
+            known=known(),
+        ) from None
+    try:
+        return PydanticAIModel(model)
+    except UnknownModel as unknown:
+        sentence = f"Model {model!r} is of no known provider. {_known_sentence()} {unknown.message}"
+        raise UnknownModel(sentence, model=model, known=known()) from None
 
 
 def known() -> tuple[str, ...]:
