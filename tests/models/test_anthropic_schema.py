@@ -81,6 +81,7 @@ def test_a_schema_is_closed_as_the_real_client_closes_it(type):
 def test_what_the_wire_does_not_know_is_told_in_words():
     made = closed(as_json(schema_of(Farm)))
 
+    assert made is not None
     assert made["properties"]["name"]["description"] == "As on the gate (minLength: 2)"
     assert made["properties"]["names"]["description"] == "(maxItems: 5)"
     assert made["$defs"]["Sheep"]["properties"]["wool"]["description"] == "(maximum: 100, minimum: 0)"

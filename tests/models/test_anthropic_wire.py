@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import os
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from checkrein import Agent, Runtime
 from checkrein.core.conditions import Usage as Used
-from checkrein.core.words import Outcome
 from checkrein.errors import (
     MisuseError,
     ModelNotFound,
@@ -22,10 +25,8 @@ from checkrein.errors import (
 )
 from checkrein.models import (
     Assistant,
-    Collector,
     Finish,
     Finished,
-    Model,
     Note,
     Request,
     Settings,
@@ -33,11 +34,9 @@ from checkrein.models import (
     ThinkingDelta,
     ToolCallDelta,
     ToolResult,
-    ToolSpec,
     UsageDelta,
     User,
     as_json,
-    close,
     collect,
     resolve,
 )
@@ -46,21 +45,10 @@ from checkrein.models.anthropic_wire import AnthropicModel
 from checkrein.models.http import Timeouts, client
 from checkrein.testing.provider import Fault, Provider, Reply, Usage
 from checkrein.testing.provider.anthropic import signature_of
-from tests.control.scene import outcomes, result, settled
-from tests.runtime.witness import until
+from tests.control.scene import until_state
+from tests.models.anthropic_scene import ASK, MODEL, Reading, model_at
 
 pytestmark = pytest.mark.anyio
-
-PATIENCE = 5.0
-"""For what takes a millisecond on an idle machine."""
-MODEL = "claude-opus-4-6"
-SEARCH = ToolSpec("search", "Finds.", as_json({"type": "object", "properties": {"q": {"type": "string"}}}))
-ASK = Request("Be brief.", (User("Hello?"),), tools=(SEARCH,))
-LONG = " ".join(f"word{number}" for number in range(5000))
-
-
-def model_at(provider, name=MODEL, **options):
-    return AnthropicModel(name, **{"api_key": provider.key, "base_url": provider.anthropic_url, **options})
 
 
 @pytest.fixture(autouse=True)
@@ -219,230 +207,6 @@ async def test_an_answer_has_the_form_that_was_asked_for():
     assert provider.log[0].body["output_config"]["format"]["schema"]["required"] == ["n"]
 
 
-# -- stopping
-
-
-class Reading:
-    """A task that reads a stream, and can be stopped once a delta of some kind has come."""
-
-    def __init__(self, model: Model, request: Request = ASK) -> None:
-        self.collector = Collector(request)
-        self.deltas: list[object] = []
-        self.stopped_at = 0.0
-        self._came = asyncio.Event()
-        self._late: list[object] = []
-        self.task = asyncio.create_task(self._read(model.stream(request)))
-
-    async def _read(self, stream):
-        try:
-            async for delta in stream:
-                (self._late if self.stopped_at else self.deltas).append(delta)
-                self.collector.add(delta)
-                self._came.set()
-        finally:
-            await close(stream)
-
-    async def until(self, kind, count=1):
-        async with asyncio.timeout(PATIENCE):
-            while sum(isinstance(delta, kind) for delta in self.deltas) < count:
-                self._came.clear()
-                await self._came.wait()
-
-    async def stop(self):
-        """The task is cancelled, and nothing has come after that."""
-        self.stopped_at = time.monotonic()
-        self.task.cancel()
-        await asyncio.wait([self.task])
-        assert self.task.cancelled()
-        assert self._late == [], "something was forwarded after the stop"
-
-
-async def saw_the_end(provider, reading):
-    """The provider has seen the only request there was break off, at once."""
-    await provider.until(lambda log: log[0].how == "disconnected", PATIENCE)
-    (request,) = provider.log
-    assert request.disconnected_at - reading.stopped_at < PATIENCE / 2
-    return request
-
-
-async def test_a_stop_before_the_connection_leaves_no_trace():
-    """D2 D3: nothing is asked."""
-    async with Provider("Yes.") as provider:
-        reading = Reading(model_at(provider))
-        await reading.stop()
-        never = model_at(provider).stream(ASK)
-        await close(never)
-
-        assert (provider.log, provider.connections) == ([], 0)
-
-
-async def test_a_stop_while_the_connection_is_made_leaves_nothing_open():
-    """D2 D4: at every moment up to the request itself."""
-    async with Provider(Reply("Yes.", fault=Fault(never_answers=True))) as provider:
-        for turns in range(12):
-            reading = Reading(model_at(provider))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await reading.stop()
-
-        await until(lambda: not provider._open)
-        assert {one.how for one in provider.log} <= {"disconnected"}
-
-
-async def test_a_stop_reaches_a_provider_that_has_not_begun_to_answer():
-    """D2 D12"""
-    async with Provider(Reply(fault=Fault(never_answers=True))) as provider:
-        reading = Reading(model_at(provider))
-        await provider.until(lambda log: log, PATIENCE)
-
-        await reading.stop()
-
-        assert (await saw_the_end(provider, reading)).tokens_sent == 0
-
-
-@pytest.mark.parametrize(
-    ("kind", "reply"),
-    [
-        (ThinkingDelta, Reply("So.", thinking=LONG, tokens_per_second=50)),
-        (TextDelta, Reply(LONG, tokens_per_second=50)),
-        (TextDelta, Reply(LONG)),
-    ],
-    ids=["thinking", "text", "a torrent"],
-)
-async def test_a_stop_reaches_a_provider_in_the_middle_of_its_answer(kind, reply):
-    """D2 D12: nothing is forwarded after it, and what had come is kept, with an estimate of what it used."""
-    async with Provider(reply) as provider:
-        reading = Reading(model_at(provider))
-        await reading.until(kind, 3)
-
-        await reading.stop()
-
-        request = await saw_the_end(provider, reading)
-        assert request.tokens_sent < 5000
-    partial = reading.collector.partial()
-    assert LONG.startswith(partial.message.text or partial.message.thinking)
-    assert (partial.message.interrupted, partial.message.signature) == (True, "")
-    assert partial.usage.estimated
-    assert min(partial.usage.input_tokens, partial.usage.output_tokens) > 0
-
-
-async def test_a_stop_in_the_middle_of_a_tool_call_discards_that_call():
-    """D2 D3: half a call is never performed. One that had come whole is kept, to be told that it was not begun."""
-    reply = Reply("Looking.", calls=[("search", {"q": "x"}), ("search", {"q": LONG})], tokens_per_second=100)
-    async with Provider(reply) as provider:
-        reading = Reading(model_at(provider))
-        await reading.until(ToolCallDelta, 6)
-
-        await reading.stop()
-
-        await saw_the_end(provider, reading)
-    message = reading.collector.partial().message
-    assert (message.text, [bytes(call.arguments) for call in message.calls]) == ("Looking.", [b'{"q":"x"}'])
-
-
-async def test_a_stop_in_the_last_event_ends_what_is_left():
-    """D7: all was said, only the end of the response had not come."""
-    async with Provider(Reply("Yes.", fault=Fault(stall_before_end=True))) as provider:
-        reading = Reading(model_at(provider))
-        await reading.until(Finished)
-
-        await reading.stop()
-
-        await saw_the_end(provider, reading)
-    assert reading.collector.reply().message.text == "Yes."
-
-
-async def test_an_answer_that_is_complete_needs_no_end():
-    async with Provider(Reply("Yes.", fault=Fault(stall_before_end=True))) as provider:
-        got = await asyncio.wait_for(collect(model_at(provider).stream(ASK), ASK), 4 * PATIENCE)
-
-    assert got.message.text == "Yes."
-
-
-async def test_leaving_a_stream_and_closing_it_ends_it():
-    async with Provider(Reply(LONG, tokens_per_second=50)) as provider:
-        stream = model_at(provider).stream(ASK)
-        async for delta in stream:
-            if isinstance(delta, TextDelta):
-                break
-        await close(stream)
-
-        await provider.until(lambda log: log[0].how == "disconnected", PATIENCE)
-
-
-async def test_stopping_one_of_many_leaves_the_others_alone():
-    async with Provider(Reply("one two three four five six.", tokens_per_second=30)) as provider:
-        model = model_at(provider)
-        readings = [Reading(model) for _ in range(20)]
-        await readings[0].until(TextDelta, 2)
-
-        await readings[0].stop()
-
-        async with asyncio.timeout(4 * PATIENCE):
-            await asyncio.gather(*(reading.task for reading in readings[1:]))
-        assert sorted(one.how for one in provider.log) == ["completed"] * 19 + ["disconnected"]
-
-
-async def test_a_cancelled_run_ends_the_stream_and_asks_no_more(tmp_path):
-    """D2 D3 D12 D15: the receipt says that it was closed, and the provider that it was."""
-    reply = Reply(LONG, tokens_per_second=50)
-    async with Provider(reply) as provider, Runtime(f"sqlite:///{tmp_path}/runs.db") as runtime:
-        run = await runtime.start(Agent("reader", model=model_at(provider)), "Recite.")
-        await provider.until(lambda log: log and log[0].tokens_sent >= 5, PATIENCE)
-
-        receipt = settled(await run.cancel())
-
-        await provider.until(lambda log: log[0].how == "disconnected", PATIENCE)
-        assert outcomes(receipt) == {f"anthropic:{MODEL}": Outcome.ABORTED}
-        assert receipt.tokens_after_stop == 0
-        assert len(provider.log) == 1
-
-
-async def test_a_paused_answer_is_continued_where_it_broke_off(tmp_path):
-    """D20 D23: one answer, in two requests that the provider takes."""
-    replies = [Reply(LONG, tokens_per_second=50), Reply("…the rest.")]
-    async with Provider(replies) as provider, Runtime(f"sqlite:///{tmp_path}/runs.db") as runtime:
-        run = await runtime.start(Agent("reader", model=model_at(provider, "claude-opus-5-5")), "Recite.")
-        await provider.until(lambda log: log and log[0].tokens_sent >= 5, PATIENCE)
-        settled(await run.pause())
-
-        await run.resume()
-
-        answer = await result(run)
-    said = answer.removesuffix("…the rest.")
-    assert LONG.startswith(said)
-    assert said.startswith("word0 word1"), "five tokens had left the provider"
-    assert [one.how for one in provider.log] == ["disconnected", "completed"]
-    given_back = provider.log[1].messages
-    assert [turn["role"] for turn in given_back] == ["user", "assistant", "user"]
-    assert given_back[1]["content"] == [{"type": "text", "text": said}]
-
-
-@pytest.mark.parametrize("name", ["claude-haiku-4-5", "claude-opus-5-5"])
-async def test_what_was_thought_over_half_an_answer_is_not_given_back_as_thought_over_a_whole_one(tmp_path, name):
-    """The provider may check that nothing before a thought has changed, and the word to go on is not in the history."""
-
-    async def search(q: str) -> str:
-        return "found"
-
-    replies = [
-        Reply(LONG, tokens_per_second=50),
-        Reply("…and looked.", thinking="Where was I?", calls=[("search", {"q": "x"})]),
-        Reply("Done."),
-    ]
-    async with Provider(replies) as provider, Runtime(f"sqlite:///{tmp_path}/runs.db") as runtime:
-        agent = Agent("reader", model=model_at(provider, name), tools=[search], settings=Settings(reasoning="high"))
-        run = await runtime.start(agent, "Recite.")
-        await provider.until(lambda log: log and log[0].tokens_sent >= 5, PATIENCE)
-        settled(await run.pause())
-        await run.resume()
-        assert await result(run) == "Done."
-
-    assert [one.status for one in provider.log] == [200, 200, 200]
-    said = provider.log[2].messages[1]["content"]
-    assert [block["type"] for block in said] == ["text", "tool_use"]
-
-
 # -- failures
 
 
@@ -500,6 +264,25 @@ async def test_a_request_at_fault_is_refused_in_the_providers_words():
     assert isinstance(error, ModelRefusedRequest)
     assert error.position == 3, "the place in the request, not that on the wire"
     assert "unexpected `tool_use_id`" in str(error)
+
+
+async def test_a_history_that_is_too_long_is_said_to_be_too_long():
+    said = {"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}
+
+    error = await failure(Reply(fault=Fault(status=400, body=said)))
+
+    assert isinstance(error, ModelRefusedRequest)
+    assert "longer than this model takes" in error.remedy
+
+
+async def test_an_account_without_credit_can_be_mended():
+    """It comes as any other refusal, but a person can do something about it."""
+    said = {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."}}
+
+    error = await failure(Reply(fault=Fault(status=400, body=said)))
+
+    assert (type(error), error.may_retry, error.status) == (ModelRateLimited, False, 400)
+    assert "Add credit" in error.remedy
 
 
 async def test_a_rate_limit_says_how_long_to_wait():
@@ -639,6 +422,20 @@ async def test_a_key_is_in_no_error_and_no_repr(fault):
     assert not [one for one in seen if key in one]
 
 
+async def test_a_key_is_in_no_journal(tmp_path):
+    key = "sk-ant-secret"
+    said = {"error": {"type": "authentication_error", "message": f"{key} is not a key that may do this"}}
+    reply = Reply(fault=Fault(status=403, body=said))
+    async with Provider(reply, key=key) as provider, Runtime(f"sqlite:///{tmp_path}/runs.db") as runtime:
+        run = await runtime.start(Agent("reader", model=model_at(provider)), "Hello?")
+        state = await until_state(run, lambda state: state.needs)
+
+    assert "is not a key that may do this" in repr(state.needs), "what the provider says is shown"
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+    assert b"is not a key that may do this" in kept
+    assert key.encode() not in kept
+
+
 @pytest.mark.parametrize("options", [{"base_url": "localhost"}, {"max_tokens": 0}, {"headers": {"x": "a\nb"}}])
 async def test_nonsense_is_refused_when_the_model_is_made(options):
     with pytest.raises(MisuseError):
@@ -652,3 +449,22 @@ async def test_other_providers_of_this_wire_have_names_of_their_own(monkeypatch)
         await collect(model.stream(ASK), ASK)
 
     assert model.name == "moonshot:kimi-k2"
+
+
+async def test_the_example_in_the_docs_works(tmp_path):
+    """As it stands on the page, in a process of its own, against the provider of this machine."""
+    page = Path(__file__).parents[2] / "docs" / "howto" / "providers" / "anthropic.md"
+    (program, *_) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "program.py").write_text(program)
+    both = Reply(calls=[("revenue", {"customer": "Ann"}), ("revenue", {"customer": "Bob"})])
+
+    async with Provider([both, Reply("Ann does.")]) as provider:
+        environment = {"ANTHROPIC_API_KEY": provider.key, "ANTHROPIC_BASE_URL": provider.anthropic_url}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "program.py", cwd=tmp_path, env={**os.environ, **environment}, stdout=subprocess.PIPE
+        )
+        printed, _ = await asyncio.wait_for(process.communicate(), 60)
+
+    assert (process.returncode, printed.decode().strip()) == (0, "Ann does.")
+    assert [one.status for one in provider.log] == [200, 200]
+    assert [block["content"] for block in provider.log[1].messages[2]["content"]] == ["120", "80"]

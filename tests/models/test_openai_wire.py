@@ -72,8 +72,9 @@ async def failing(stream: AsyncIterator[Delta]) -> tuple[list[Delta], ModelError
     """What came of `stream` before it failed, and how it failed."""
     deltas: list[Delta] = []
     with pytest.raises(ModelError) as caught:
-        async for delta in stream:
-            deltas.append(delta)
+        async with asyncio.timeout(60):
+            async for delta in stream:
+                deltas.append(delta)
     assert caught.value.remedy
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -272,6 +273,26 @@ async def test_all_streams_share_connections_and_use_them_again():
         await collect(model(provider, "gpt-5-mini").stream(ASKED), ASKED)
 
         assert provider.connections == 1
+
+
+async def test_a_connection_whose_response_ends_a_moment_after_the_answer_is_used_again():
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await request(reader)
+            writer.write(HEAD + chunk(b'data: {"choices":[{"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'))
+            await asyncio.sleep(0.02)
+            writer.write(END)
+
+    async with listening(serve) as address:
+        asked = OpenAIModel("m-1", base_url=f"http://{address}/v1", api_key="")
+        for _ in range(3):
+            await collect(asked.stream(ASKED), ASKED)
+
+    assert connections == 1
 
 
 # -- servers that are compatible, in their way
@@ -689,7 +710,8 @@ async def test_an_answer_that_is_complete_is_not_lost_when_its_end_does_not_come
     monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(openai_wire, "USAGE_SECONDS", 0.1)
     async with Provider(Reply("Hello.", fault=Fault(stall_before_end=True))) as provider:
-        answer = await collect(model(provider).stream(ASKED), ASKED)
+        async with asyncio.timeout(30):
+            answer = await collect(model(provider).stream(ASKED), ASKED)
 
         await provider.until(lambda log: log[0].disconnected_at is not None)
     assert answer.message.text == "Hello."

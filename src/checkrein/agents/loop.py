@@ -21,6 +21,7 @@ from checkrein.agents.tooling import check_call, undo_call
 from checkrein.agents.watchers.contract import Watching
 from checkrein.core.conditions import DEFAULT, Condition
 from checkrein.core.effects import Effect
+from checkrein.core.events import Json
 from checkrein.errors import MisuseError
 from checkrein.models.messages import Settings, ToolSpec, as_json
 from checkrein.models.port import Model
@@ -101,6 +102,10 @@ class Agent:
         import pydantic
 
         return pydantic.TypeAdapter(self.output)
+
+    @cached_property
+    def output_schema(self) -> Json | None:
+        return None if self.output_type is None else as_json(self.output_type.json_schema())
 
     # -- what a driver asks for
 

@@ -19,7 +19,14 @@ from checkrein.agents.watchers.contract import Flag
 from checkrein.agents.watchers.several import watch
 from checkrein.core.events import Need
 from checkrein.core.words import CallKind, Status
-from checkrein.errors import CallFailed, Interrupted
+from checkrein.errors import (
+    CallFailed,
+    Interrupted,
+    ModelNotFound,
+    ModelRateLimited,
+    ModelUnauthorised,
+    ModelUnavailable,
+)
 from checkrein.models.history import Fate, Growing, result_of
 from checkrein.models.messages import (
     Message,
@@ -28,7 +35,6 @@ from checkrein.models.messages import (
     ToolCall,
     ToolResult,
     User,
-    as_json,
     hash_after,
 )
 from checkrein.runtime.calling import Result
@@ -41,7 +47,10 @@ if TYPE_CHECKING:
 NOT_PERMITTED: Final = "Not done: what this run was allowed is used up. Answer with what you have."
 PENDING: Final = "Waits for a person's approval. Go on with other work; you will be told what became of it."
 
-_MENDABLE: Final = frozenset({"model_unauthorised", "model_not_found", "model_rate_limited", "model_unavailable"})
+_MENDABLE: Final = {
+    kind.code: kind.remedy for kind in (ModelUnauthorised, ModelNotFound, ModelRateLimited, ModelUnavailable)
+}
+"""Failures that a person can mend, and how."""
 
 
 class Play:
@@ -145,13 +154,12 @@ class Play:
 
         def request(instruction: str | None) -> Request:
             messages = history.messages() if instruction is None else (*history.messages(), User(instruction))
-            schema = None if agent.output_type is None else as_json(agent.output_type.json_schema())
             is_last = driver.state.last_calls is not None
             return Request(
                 instructions=agent.instructions,
                 messages=messages,
                 tools=() if is_last else (*agent.tool_specs, *self._supply.specs),
-                output_schema=schema,
+                output_schema=agent.output_schema,
                 settings=agent.settings,
             )
 
@@ -200,7 +208,7 @@ class Play:
         code = failed.error.partition(":")[0]
         if code not in _MENDABLE:
             raise failed
-        await self._driver.need(Need(code=code, what=failed.message, remedy="Mend it, then resume."))
+        await self._driver.need(Need(code=code, what=failed.message, remedy=_MENDABLE[code]))
 
     def _final(self, told: Told) -> bytes | None:
         """The result as JSON; None when the answer does not fit what was asked for, and the model was told so."""

@@ -1,9 +1,11 @@
 """The providers that come with Checkrein, by the names of their models. A wire is imported when a model of it is named.
 
-openai:gpt-5               OPENAI_API_KEY, and OPENAI_BASE_URL for any server that speaks the same
-ollama:llama3              OLLAMA_HOST, or this machine; no key
-openrouter:vendor/model    OPENROUTER_API_KEY
-anthropic:claude-opus-5-5  ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for any server that speaks the same
+    openai:gpt-5               OPENAI_API_KEY, and OPENAI_BASE_URL for any server that speaks the same
+    ollama:llama3              OLLAMA_HOST, or this machine; no key
+    openrouter:vendor/model    OPENROUTER_API_KEY
+    anthropic:claude-opus-5-5  ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for any server that speaks the same
+
+Others put themselves in, with `register`.
 """
 
 from __future__ import annotations

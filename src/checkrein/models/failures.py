@@ -35,6 +35,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
 _POSITION: Final = re.compile(r"\bmessages\.?\[?(\d+)\b")
 _NO_CREDIT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 _TOO_LONG: Final = frozenset({"context_length_exceeded", "request_too_large", "string_above_max_length"})
+_SAYS_TOO_LONG: Final = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
+_SAYS_NO_CREDIT: Final = re.compile(r"credit balance is too low", re.IGNORECASE)
+"""Anthropic says both with the status and the type of any other refusal."""
 
 
 class ErrorInStream(Exception):
@@ -153,16 +156,22 @@ def _error(
     should_retry: str | None,
 ) -> ModelError:
     fallback = (ModelUnavailable, "has a fault") if status >= 500 else (ModelRefusedRequest, "refused the request")
-    kind, what = _BY_STATUS.get(status, fallback)
+    no_credit = (
+        status == 402
+        or said.code in _NO_CREDIT
+        or said.type in _NO_CREDIT
+        or bool(status == 400 and _SAYS_NO_CREDIT.search(said.message))
+    )
+    kind, what = _BY_STATUS.get(402 if no_credit and status == 400 else status, fallback)
     values: dict[str, Any] = {"status": status}
     if kind is ModelRefusedRequest:
         found = _POSITION.search(said.param) or _POSITION.search(said.message)
         values["position"] = place_of(int(found[1])) if found else None
-        if status == 413 or said.code in _TOO_LONG or said.type in _TOO_LONG:
+        if status == 413 or {said.code, said.type} & _TOO_LONG or _SAYS_TOO_LONG.search(said.message):
             values["remedy"] = "Start again with less: what is asked is longer than this model takes."
     elif kind.may_retry:
         values["retry_after"] = wait
-        if status == 402 or said.code in _NO_CREDIT or said.type in _NO_CREDIT:
+        if no_credit:
             values |= {"may_retry": False, "remedy": "Add credit, or raise the limit, with the provider; then resume."}
         elif should_retry == "false":
             values["may_retry"] = False
