@@ -143,10 +143,10 @@ class _Gated:
             self._of_run[run].verb_is_in()
         return appended
 
-    def follow(self, run: str, *, after: int = 0) -> AsyncIterator[Recorded]:
+    def follow(self, run: str, **kwargs: Any) -> AsyncIterator[Recorded]:
         if run in self._of_run and from_outside.get():  # somebody waits for a receipt
             self._of_run[run].verb_is_in()
-        return super().follow(run, after=after)  # type: ignore[misc,no-any-return]
+        return super().follow(run, **kwargs)  # type: ignore[misc,no-any-return]
 
     async def read(self, run: str, *, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         read = super().read  # type: ignore[misc]

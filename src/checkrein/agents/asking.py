@@ -155,7 +155,8 @@ class ModelPerformance:
         withheld = self._watchers.withheld if self._watchers is not None else ""
         message = reply.message
         if self._begun:
-            message = msgspec.structs.replace(message, text=self._begun + message.text)
+            # Its thinking follows half a message and a word to go on. The history shows neither, so it cannot go back.
+            message = msgspec.structs.replace(message, text=self._begun + message.text, signature="")
         if withheld:
             message = msgspec.structs.replace(message, text=message.text[: len(message.text) - len(withheld)])
         if message.signature and not self._redacted.keeps_thinking:

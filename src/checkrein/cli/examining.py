@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from checkrein.cli.finding import agents_in
 from checkrein.errors import CheckreinError, NotImportable
 
 if TYPE_CHECKING:
+    from checkrein.agents.mcp import MCP
     from checkrein.agents.tool import Tool
 
 _VERIFIED_RUNS: Final = 1000
@@ -54,6 +56,7 @@ def _file(file: Path) -> Iterator[Finding]:
     for agent in agents.values():
         tools: dict[str, Tool] = getattr(agent, "tools", None) or {}
         findings = [finding for tool in tools.values() for finding in _tool(agent, tool)]
+        findings += [finding for source in getattr(agent, "sources", ()) for finding in _server(agent, source)]
         yield from findings
         if not findings:
             count = f"{len(tools)} {'tool' if len(tools) == 1 else 'tools'}"
@@ -97,6 +100,25 @@ def _tool(agent: Any, tool: Tool) -> Iterator[Finding]:
             'says effect="reversible" and has no undo',
             "A cancel cannot take it back, and will list it as left.",
         )
+
+
+def _server(agent: Any, source: MCP) -> Iterator[Finding]:
+    about = f"{one_line(agent.name)}.{one_line(source.name)}"
+    path = source.env.get("PATH")
+    if source.command is not None and shutil.which(source.command[0], path=path) is None:
+        yield Finding(
+            Finding.PROBLEM,
+            about,
+            f"there is no command {one_line(source.command[0])}",
+            "The first run that needs this MCP server will pause and ask for it.",
+        )
+    yield Finding(
+        Finding.ADVICE,
+        about,
+        "the tools of an MCP server can only be told to stop",
+        "The protocol knows no answer to that: what a call did that was stopped is in doubt until its server answers "
+        'or ends, or somebody finds out. Say effect="none" of those that only look, and give others an undo= or verify=.',
+    )
 
 
 # -- the system

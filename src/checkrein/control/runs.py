@@ -78,10 +78,18 @@ class Run:
 
     async def result(self) -> Any:
         """Wait for the end and return the result. Raises `RunFailed` if there is none."""
-        async for record in self.events():
-            if isinstance(record.event, RunFinished):
-                return _result(self.id, record.event)
-        raise AssertionError("events end only after run.finished")
+        state = await self.state()
+        ends = self._runtime.journal.follow(
+            self.id,
+            after=0 if state.is_finished else state.seq,
+            wants=lambda record: isinstance(record.event, RunFinished),
+        )
+        try:
+            end = (await anext(ends)).event
+        finally:
+            await ends.aclose()  # type: ignore[attr-defined]
+        assert isinstance(end, RunFinished)
+        return _result(self.id, end)
 
     # -- verbs
 

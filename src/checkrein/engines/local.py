@@ -106,8 +106,8 @@ class LocalEngine:
     # -- finding runs
 
     async def _watch(self) -> None:
-        async for runs in self._journal.changes():
-            for run in runs - self._drivers.keys():
+        async for runs in self._journal.changes(except_for=self._drivers):
+            for run in runs:
                 with suppress(JournalError):  # if it does not answer now, the next look will find the run
                     await self.take_up(run)
 

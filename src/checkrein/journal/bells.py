@@ -13,11 +13,11 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from checkrein.journal.contract import Recorded
+from checkrein.journal.contract import Recorded, Wants
 
 PAGE: Final = 500
 """How many events a follower reads at a time, and about how many it lets pile up."""
@@ -42,8 +42,8 @@ class Bell(ABC):
         """Ring if there is something in `news` for this bell. Called from any thread."""
 
     @abstractmethod
-    def keep(self, news: Any) -> None:
-        """Keep what it was rung with. Called in its loop."""
+    def keep(self, news: Any) -> bool:
+        """Keep what it was rung with, and say whether whoever waits should look. Called in its loop."""
 
     def ring(self, news: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -54,8 +54,8 @@ class Bell(ABC):
             self._loop.call_soon_threadsafe(self._hear, news)
 
     def _hear(self, news: Any) -> None:
-        self.keep(news)
-        self._rung.set()
+        if self.keep(news):
+            self._rung.set()
 
     async def wait(self) -> None:
         """Return once it was rung since the last time."""
@@ -85,45 +85,61 @@ class Bell(ABC):
 
 
 class RunBell(Bell):
-    """Rung with the new events of one run."""
+    """Rung with the new events of one run. Keeps those that are wanted, as far as they continue where it stands."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, after: int, wants: Wants | None) -> None:
         super().__init__()
         self.run = run
-        self.records: list[Recorded] = []
-        self.has_more = False
-        """There is more than `records`."""
+        self.last = after
+        self.ready: deque[Recorded] = deque()
+        self.is_behind = True
+        """There may be events in the journal that it was not told of."""
+        self._wants = wants
 
     def announce(self, news: News) -> None:
         records = news.get(self.run)
         if records is not None:
             self.ring(records)
 
-    def keep(self, news: Sequence[Recorded]) -> None:
-        if news and len(self.records) < PAGE:
-            self.records.extend(news)
-        else:
-            self.has_more = True
+    def _hear(self, news: Sequence[Recorded]) -> None:
+        if self._wants is None:
+            super()._hear(news)
+        else:  # a moment later: whoever has made them may be about to take them in
+            self._loop.call_soon(super()._hear, news)
 
-    def take(self) -> tuple[list[Recorded], bool]:
-        """What it was rung with since the last time, and whether there is more."""
-        taken = self.records, self.has_more
-        self.records, self.has_more = [], False
-        return taken
+    def keep(self, news: Sequence[Recorded]) -> bool:
+        if news and len(self.ready) < PAGE:
+            self.take_in(news)
+        else:
+            self.is_behind = True
+        return self.is_behind or bool(self.ready)
+
+    def take_in(self, records: Sequence[Recorded]) -> None:
+        for record in records:
+            if record.seq == self.last + 1:
+                self.last = record.seq
+                if self._wants is None or self._wants(record):
+                    self.ready.append(record)
+            elif record.seq > self.last:
+                self.is_behind = True
 
 
 class EveryBell(Bell):
     """Rung with the ids of runs that have new events."""
 
-    def __init__(self) -> None:
+    def __init__(self, except_for: Container[str]) -> None:
         super().__init__()
         self.runs: set[str] = set()
+        self._except_for = except_for
 
     def announce(self, news: News) -> None:
-        self.ring(news.keys())
+        runs = [run for run in news if run not in self._except_for]
+        if runs:
+            self.ring(runs)
 
-    def keep(self, news: Sequence[str]) -> None:
+    def keep(self, news: Sequence[str]) -> bool:
         self.runs.update(news)
+        return True
 
 
 class Tower:
@@ -178,45 +194,46 @@ class _Listener:
 
 
 class Follower(_Listener, AsyncIterator[Recorded]):
-    """Every event of a run above `after`, without gaps or repeats, and then each new one."""
+    """Every event of a run above `after` that is wanted, without gaps or repeats, and then each new one."""
 
     def __init__(
-        self, tower: Tower, run: str, after: int, read: Callable[[str, int, int], Awaitable[tuple[Recorded, ...]]]
+        self,
+        tower: Tower,
+        run: str,
+        after: int,
+        read: Callable[[str, int, int], Awaitable[tuple[Recorded, ...]]],
+        wants: Wants | None = None,
     ) -> None:
-        self._bell = RunBell(run)
+        self._bell = RunBell(run, after, wants)
         super().__init__(tower, self._bell)
         self._read = read
-        self._last = after
-        self._ready: deque[Recorded] = deque()
-        self._is_behind = True
-        """There may be events in the journal that it was not told of."""
 
     async def __anext__(self) -> Recorded:
-        while not self._ready:
-            if self._is_behind:
-                page = await self._read(self._bell.run, self._last, PAGE)
-                self._is_behind = False
-                self._take_in(page, has_more=len(page) == PAGE)
-            else:
-                self._is_behind = not await self._bell.wait_a_while()
-                self._take_in(*self._bell.take())
-        return self._ready.popleft()
+        bell = self._bell
+        while not bell.ready:
+            if bell.is_behind:
+                await self._catch_up()
+            elif not await bell.wait_a_while():
+                bell.is_behind = True
+        return bell.ready.popleft()
 
-    def _take_in(self, records: Sequence[Recorded], has_more: bool) -> None:
-        self._is_behind |= has_more
-        for record in records:
-            if record.seq == self._last + 1:
-                self._ready.append(record)
-                self._last = record.seq
-            elif record.seq > self._last:
-                self._is_behind = True
+    async def _catch_up(self) -> None:
+        bell = self._bell
+        bell.is_behind = False
+        try:
+            page = await self._read(bell.run, bell.last, PAGE)
+        except BaseException:
+            bell.is_behind = True
+            raise
+        bell.take_in(page)
+        bell.is_behind |= len(page) == PAGE
 
 
 class Changes(_Listener, AsyncIterator[frozenset[str]]):
-    """Which runs got new events, by whomever, since the last time round."""
+    """Which runs got new events, by whomever, since the last time round; not those in `except_for` at that time."""
 
-    def __init__(self, tower: Tower, check_open: Callable[[], None]) -> None:
-        self._bell = EveryBell()
+    def __init__(self, tower: Tower, check_open: Callable[[], None], except_for: Container[str] = ()) -> None:
+        self._bell = EveryBell(except_for)
         super().__init__(tower, self._bell)
         self._check_open = check_open
 

@@ -13,7 +13,7 @@ Nothing here knows what an event means beyond the sets in `core.events`; the rul
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Sequence
 from enum import StrEnum
 from typing import Self
 
@@ -33,6 +33,10 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     event: Event
     body: bytes
     hash: bytes
+
+
+Wants = Callable[[Recorded], bool]
+"""Whether somebody who follows a run wants an event."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -168,12 +172,19 @@ class Journal(ABC):
         """The event with this id, if it was ever taken."""
 
     @abstractmethod
-    def follow(self, run: str, *, after: int = 0) -> AsyncIterator[Recorded]:
-        """Every event above `after`, and then each new one soon after it is committed, by whichever process."""
+    def follow(self, run: str, *, after: int = 0, wants: Wants | None = None) -> AsyncIterator[Recorded]:
+        """Every event above `after`, and then each new one soon after it is committed, by whichever process.
+
+        With `wants`, only those that it says yes to. It is asked once for each, soon after the commit; an event that is
+        not wanted then wakes nobody.
+        """
 
     @abstractmethod
-    def changes(self) -> AsyncIterator[frozenset[str]]:
-        """The ids of runs that got new events since the last time round, by whichever process. Never ends."""
+    def changes(self, *, except_for: Container[str] = ()) -> AsyncIterator[frozenset[str]]:
+        """The ids of runs that got new events since the last time round, by whichever process. Never ends.
+
+        What is committed for a run that is in `except_for` at that moment wakes nobody; it may be asked in any thread.
+        """
 
     # -- what is derived from events
 

@@ -7,7 +7,7 @@ every method is a transaction by itself.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Iterator, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from checkrein.core.words import TERMINAL, EffectState, Status
 from checkrein.errors import CheckreinError
 from checkrein.journal import chain, codec, refusals, rules
 from checkrein.journal.bells import Changes, Follower, Tower
-from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope
+from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope, Wants
 
 
 class _Run:
@@ -146,11 +146,14 @@ class MemoryJournal(Journal):
         self._check_open()
         return self._runs[run].ids.get(event_id) if run in self._runs else None
 
-    def follow(self, run: str, *, after: int = 0) -> AsyncIterator[Recorded]:
-        return Follower(self._tower, run, after, lambda run, after, limit: self.read(run, after=after, limit=limit))
+    def follow(self, run: str, *, after: int = 0, wants: Wants | None = None) -> AsyncIterator[Recorded]:
+        def read(run: str, after: int, limit: int) -> Awaitable[tuple[Recorded, ...]]:
+            return self.read(run, after=after, limit=limit)
 
-    def changes(self) -> AsyncIterator[frozenset[str]]:
-        return Changes(self._tower, self._check_open)
+        return Follower(self._tower, run, after, read, wants)
+
+    def changes(self, *, except_for: Container[str] = ()) -> AsyncIterator[frozenset[str]]:
+        return Changes(self._tower, self._check_open, except_for)
 
     # -- what is derived from events
 

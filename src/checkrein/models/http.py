@@ -27,9 +27,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import io
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -304,9 +306,14 @@ def _without_login(url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[s
 
 
 def _abort(connection: aiohttp.connector.Connection | None) -> None:
+    """The other side learns it now. The event loop closes the socket a round later, and a busy one takes its time."""
+    transport = connection.transport if connection is not None else None
+    if transport is None:
+        return
+    with suppress(OSError, TypeError):  # gone already, or not a socket that can be told
+        transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
     # `close` would first send what is left of the request, to a server that may not be reading it.
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
+    transport.abort()
 
 
 def _timeout(connect: float) -> aiohttp.ClientTimeout:

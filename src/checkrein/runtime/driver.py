@@ -255,8 +255,13 @@ class Driver:
             await desk.try_to(c.ResumeRun(id=desk.new_id("resumed"), at=desk.now(), by=RUNTIME, reason="started again"))
 
     async def _follow(self) -> None:
-        async for record in self.journal.follow(self.run, after=self._desk.scribe.committed.seq):
-            self._desk.scribe.absorb(record)
+        """Take in what others append; what this driver does itself it knows already."""
+        scribe = self._desk.scribe
+        new = self.journal.follow(
+            self.run, after=scribe.committed.seq, wants=lambda record: record.seq > scribe.committed.seq
+        )
+        async for record in new:
+            scribe.absorb(record)
 
     async def _leave(self) -> None:
         with suppress(TimeoutError):

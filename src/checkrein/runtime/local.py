@@ -103,8 +103,7 @@ class LocalPerformance(ToolPerformance):
         self.is_decided = self._mark.is_closed = self._brood.is_closed = True
         if self._control.is_settled:
             self._draft = msgspec.structs.replace(self._draft, settled=True)
-        if not self._end.done():
-            self._end.set_result(self._draft)
+        self._tell_end(self._draft)
 
     async def _returned(self) -> None:
         """The function is over, and nobody had asked it to stop: end whatever it has left behind."""

@@ -180,6 +180,10 @@ class ToolPerformance(ABC):
         folder = self.job.folder
         if self._has_files():
             ended = await anyio.to_thread.run_sync(_put_away, folder, ended)
+        self._tell_end(ended)
+
+    def _tell_end(self, ended: ToolEnded) -> None:
+        """Let everybody know how it ended, without secrets."""
         if not self._end.done():
             self._end.set_result(_redacted(ended, self.job.secrets))
 

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from checkrein.core.commands import Command
 from checkrein.core.decide import decide
@@ -19,8 +19,8 @@ from checkrein.core.events import Event
 from checkrein.core.evolve import evolve, fold
 from checkrein.core.state import State
 from checkrein.core.verdict import Joined, Refusal
-from checkrein.errors import Conflict, Fenced, RunOver, StaleEpoch, StoreFull, StoreUnavailable
-from checkrein.journal.contract import Journal, Recorded
+from checkrein.errors import Conflict, Fenced, MisuseError, RunOver, StaleEpoch, StoreFull, StoreUnavailable
+from checkrein.journal.contract import Appended, Journal, Recorded
 
 LINGER_SECONDS: Final = 0.002
 """How long a noted fact waits for a command to go with."""
@@ -43,7 +43,36 @@ class OwnershipLost(Exception):
     """Somebody else drives the run by now. Nothing more may be begun, and nothing but answers is taken."""
 
 
-Answer = asyncio.Future[tuple[Recorded, ...]]
+class _Asked:
+    """A command that waits to be carried out, and whoever waits for that."""
+
+    __slots__ = ("answer", "command", "unwanted")
+
+    def __init__(self, command: Command, unwanted: Callable[[], None] | None) -> None:
+        self.command = command
+        self.answer: asyncio.Future[tuple[Recorded, ...]] = asyncio.get_running_loop().create_future()
+        self.unwanted = unwanted
+        """Told when the command was taken, and nobody waits any more."""
+
+    def taken(self, records: tuple[Recorded, ...]) -> None:
+        if not self.answer.done():
+            self.answer.set_result(records)
+        elif self.answer.cancelled() and self.unwanted is not None:
+            self.unwanted()
+
+    def refused(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class _Draft(NamedTuple):
+    """What is to be appended, and what it makes of the state that it was decided on."""
+
+    before: State
+    after: State
+    facts: int
+    events: tuple[Event, ...]
+    taken: list[tuple[_Asked, tuple[Event, ...]]]
 
 
 class Scribe:
@@ -63,19 +92,12 @@ class Scribe:
         self._listen = listen
         self._state = state
         self._notes: list[Event] = []
-        self._ahead: State | None = None
-        """`state`, as long as it is still right."""
-        self._commands: deque[tuple[Command, Answer]] = deque()
+        self.state = state
+        """The state with everything that is noted, also what is not committed yet."""
+        self._commands: deque[_Asked] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._linger: asyncio.TimerHandle | None = None
         self.is_lost = False
-
-    @property
-    def state(self) -> State:
-        """The state with everything that is noted, also what is not committed yet."""
-        if self._ahead is None:
-            self._ahead = fold(self._state, self._notes)
-        return self._ahead
 
     @property
     def committed(self) -> State:
@@ -90,21 +112,22 @@ class Scribe:
         """
         if self.is_lost:
             raise OwnershipLost
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._commands.append((command, answer))
+        asked = _Asked(command, unwanted)
+        self._commands.append(asked)
         self._wake()
-        if unwanted is None:
-            return await answer
+        answer = asked.answer
         try:
-            return await asyncio.shield(answer)
+            return await answer
         except asyncio.CancelledError:
-            answer.add_done_callback(lambda told: None if told.cancelled() or told.exception() else unwanted())
+            was_taken = not answer.cancelled() and answer.exception() is None  # just before
+            if was_taken and unwanted is not None:
+                unwanted()
             raise
 
     def note(self, *events: Event) -> None:
         """Record facts soon. They count in `state` at once."""
         self._notes.extend(events)
-        self._ahead = None
+        self.state = fold(self.state, events)
         if self._writing is None and self._linger is None:
             self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._wake)
 
@@ -149,22 +172,29 @@ class Scribe:
             self._fail(OwnershipLost())
 
     async def _write_once(self) -> None:
-        notes, commands = self._notes, list(self._commands)
-        facts, decided, taken = self._decide(notes, commands)
-        if not facts and not decided:
+        draft = self._decide()
+        if not draft.events:
             return
         try:
             appended = await self._journal.append(
-                self._state.run, (*facts, *decided), after=self._state.seq, epoch=self._epoch
+                self._state.run, draft.events, after=draft.before.seq, epoch=self._epoch
             )
         except Conflict as conflict:
             self._absorb_all(conflict.missed)
             return
         except (Fenced, RunOver) as refused:
             self._absorb_all(refused.missed)
-            self._refuse_permits(taken, refused)
+            for asked, _ in draft.taken:
+                self._drop(asked)
+                asked.refused(refused)
             return
         except StaleEpoch:
+            self.lose()
+            return
+        except MisuseError:
+            # A driver that has the run by now has given the same permit, under the same id.
+            if (await self._journal.load(self._state.run)).epoch <= self._epoch:
+                raise
             self.lose()
             return
         except StoreFull:
@@ -175,46 +205,39 @@ class Scribe:
             # Whether that was taken is not known. Whoever claims the run next will see, and so will we.
             self.lose()
             return
-        self._absorb_all((*appended.missed, *appended.events))
+        self._take_in(draft, appended)
         by_id = {record.event.id: record for record in appended.events}
-        for command, answer, events in taken:
-            self._drop(command, answer)
-            if not answer.done():
-                answer.set_result(tuple(by_id[event.id] for event in events))
+        for asked, events in draft.taken:
+            self._drop(asked)
+            asked.taken(tuple(by_id[event.id] for event in events))
 
-    def _decide(
-        self, notes: list[Event], commands: list[tuple[Command, Answer]]
-    ) -> tuple[list[Event], list[Event], list[tuple[Command, Answer, tuple[Event, ...]]]]:
-        """What to append for these commands; those that are refused, or need nothing, are answered here."""
-        state = fold(self._state, notes)
-        facts, decisions = list(notes), list[Event]()
+    def _decide(self) -> _Draft:
+        """What to append now; commands that are refused, or need nothing, are answered here."""
+        notes, state = self._notes, self.state
+        decisions: list[Event] = []
         taken = []
-        for command, answer in commands:
-            verdict = decide(state, command)
-            if isinstance(verdict, Refusal | Joined) or not verdict:
-                self._commands.remove((command, answer))
-                _answer(answer, verdict)
-                continue
-            state = fold(state, verdict)
-            decisions.extend(verdict)
-            taken.append((command, answer, verdict))
-        return facts, decisions, taken
+        for asked in tuple(self._commands):
+            verdict = decide(state, asked.command)
+            if isinstance(verdict, Refusal):
+                self._commands.remove(asked)
+                asked.refused(CommandRefused(verdict))
+            elif isinstance(verdict, Joined) or not verdict:
+                self._commands.remove(asked)
+                if not asked.answer.done():
+                    asked.answer.set_result(())
+            else:
+                state = fold(state, verdict)
+                decisions.extend(verdict)
+                taken.append((asked, verdict))
+        return _Draft(self._state, state, len(notes), (*notes, *decisions), taken)
 
-    def _refuse_permits(self, taken: list[tuple[Command, Answer, tuple[Event, ...]]], error: Exception) -> None:
-        for command, answer, _ in taken:
-            self._drop(command, answer)
-            if not answer.done():
-                answer.set_exception(error)
-
-    def _drop(self, command: Command, answer: Answer) -> None:
+    def _drop(self, asked: _Asked) -> None:
         with suppress(ValueError):  # it was answered meanwhile, because the run was lost
-            self._commands.remove((command, answer))
+            self._commands.remove(asked)
 
     def _fail(self, error: BaseException) -> None:
         while self._commands:
-            _, answer = self._commands.popleft()
-            if not answer.done():
-                answer.set_exception(error if isinstance(error, Exception) else OwnershipLost())
+            self._commands.popleft().refused(error if isinstance(error, Exception) else OwnershipLost())
 
     # -- reading
 
@@ -225,18 +248,20 @@ class Scribe:
         self._state = evolve(self._state, record.event, record.seq)
         if self._notes:
             self._notes = [note for note in self._notes if note.id != record.event.id]
-        self._ahead = None
+        self.state = fold(self._state, self._notes)
         self._listen(record)
 
     def _absorb_all(self, records: tuple[Recorded, ...]) -> None:
         for record in records:
             self.absorb(record)
 
-
-def _answer(answer: Answer, verdict: Refusal | Joined | tuple[Event, ...]) -> None:
-    if answer.done():
-        return
-    if isinstance(verdict, Refusal):
-        answer.set_exception(CommandRefused(verdict))
-    else:
-        answer.set_result(())
+    def _take_in(self, draft: _Draft, appended: Appended) -> None:
+        """Take in what was appended. Where nothing else came in, what it makes of the state is known already."""
+        is_next = self._state is draft.before and appended.events[-1].seq == draft.after.seq
+        if appended.missed or not is_next or len(appended.events) < len(draft.events):
+            return self._absorb_all((*appended.missed, *appended.events))
+        self._state = draft.after
+        self._notes = self._notes[draft.facts :]
+        self.state = fold(self._state, self._notes)
+        for record in appended.events:
+            self._listen(record)

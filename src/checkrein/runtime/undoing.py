@@ -40,7 +40,9 @@ class Undoing:
     async def _undo(self, effect: Effect) -> None:
         """Undo one effect: a few tries, and then it is left, with a way to try again."""
         try:
-            # Read now, and not when the order was made: an undo that has ended since may have been of this very effect.
+            # Read now, and not when the order was made: an undo that has ended since may have been of this very effect,
+            # or it has turned out that its call had never begun.
+            await self._desk.scribe.flush()
             effects = await self._desk.journal.effects(self._desk.run)
             for number in range(1, UNDO_TRIES + 1):
                 if await self._undo_once(effect, effects, number):

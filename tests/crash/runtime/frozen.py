@@ -93,8 +93,8 @@ class Freeze:
         if self._moment in (FOR_LONG, THEN_KILLED) or self._dice.random() < 0.6:
             in_child(partial(_cancel_some, self._where, self._dice.getrandbits(32)), self._errors)
         time.sleep(LONG_SECONDS if self._moment == FOR_LONG else self._dice.uniform(0.0, 1.0))
-        woke_at = time.time()
-        os.kill(first, signal.SIGKILL if self._moment == THEN_KILLED else signal.SIGCONT)
+        woke_at = 0.0 if self._moment == THEN_KILLED else time.time()
+        os.kill(first, signal.SIGCONT if woke_at else signal.SIGKILL)
         person = start(partial(be_person, self._where, self._seed, RUNS, is_calm=True), self._errors)
         for pid, who in ((first, "first"), (second, "second")):
             code = end(pid, PATIENCE_SECONDS)
@@ -203,12 +203,13 @@ def _check(where: Path, first: int, woke_at: float, unknown: Path, report: Path)
         thaw.answered += len(answers)
         thaw.unused += sum(not answer.began for answer in answers)
         thaw.late += sum(
-            line.at > woke_at and story.permits[line.call, line.attempt][1].epoch in mine for line in story.begins()
+            0 < woke_at < line.at and story.permits[line.call, line.attempt][1].epoch in mine for line in story.begins()
         )
         if was_taken:
             thaw.taken_over += 1
             thaw.unknown += len(in_flight.get(story.run, ()))
-            thaw.wrong += _unanswered(story, in_flight.get(story.run, []), mine)
+            if woke_at:
+                thaw.wrong += _unanswered(story, in_flight.get(story.run, []), mine)
     report.write_bytes(msgspec.json.encode(thaw))
     return 0
 

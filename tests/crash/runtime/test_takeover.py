@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from checkrein import Agent, Runtime, tool
 from checkrein.control.verbs import Control
-from checkrein.core.events import CallStarted, RunCreated, RunFinished
-from checkrein.core.words import EffectState, Status, Undo
+from checkrein.core.commands import StartCall, TakeOver
+from checkrein.core.events import CallStarted, EffectOpened, EffectReopened, EffectUndone, RunCreated, RunFinished
+from checkrein.core.words import CallKind, EffectState, Status, Undo
 from checkrein.errors import LeaseHeld, StaleEpoch
 from checkrein.journal import open_journal
 from checkrein.journal.contract import Journal, Lease, Owner
@@ -26,6 +27,7 @@ from checkrein.models import ScriptedModel, Turn
 from checkrein.runtime import marking
 from checkrein.runtime.claiming import claim
 from checkrein.runtime.identity import this_process
+from checkrein.runtime.scribe import OwnershipLost, Scribe
 from tests.crash.crew import end, in_child, start
 from tests.crash.runtime import diary
 from tests.crash.runtime.check import check_at_the_end
@@ -137,6 +139,26 @@ async def test_what_the_tools_of_a_dead_runtime_have_left_is_ended_before_its_ru
         left.wait()
 
 
+@pytest.mark.anyio
+async def test_a_former_driver_that_asks_for_a_permit_that_its_successor_gave_learns_that_it_has_lost_the_run(journal):
+    """The same program asks for the same call, and a permit has the same id whoever gives it."""
+    first, second = (StartCall(id="p", at=0, epoch=n, call="c1", kind=CallKind.TOOL, name="send") for n in (1, 2))
+    scribes = []
+    for name in ("first", "second"):
+        lease = await journal.claim(RUN, living(name), seconds=60)
+        scribe = Scribe(journal, await journal.load(RUN), lease.epoch, lambda record: None)
+        await scribe.do(TakeOver(id=f"took.{name}", at=0, epoch=lease.epoch, owner_dead=False))
+        scribes.append(scribe)
+        await journal.release(lease)
+
+    await scribes[1].do(second)
+    with pytest.raises(OwnershipLost):
+        await scribes[0].do(first)
+
+    permits = [r.event for r in await journal.read(RUN) if isinstance(r.event, CallStarted)]
+    assert [permit.epoch for permit in permits] == [2]
+
+
 # -- how it goes on
 
 
@@ -190,6 +212,25 @@ def _tell(where: Path, report: Path) -> int:
     ]
     report.write_text("\n".join(wrong))
     return 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/runs.db"])
+async def test_a_journal_knows_which_finished_runs_want_an_undo(tmp_path, address):
+    async with await open_journal(address.format(tmp_path)) as journal:
+        for run in ("wants", "has", "never"):
+            await journal.create(RunCreated(id="created", at=0, run=run, agent="a", goal="g", thread=run))
+            lease = await journal.claim(run, living("owner"), seconds=60)
+            opened = EffectOpened(id="opened", at=0, effect="c1", what="a draft", undo="x:y")
+            end = RunFinished(id="end", at=0, status=Status.CANCELLED)
+            await journal.append(run, [opened, end], after=1, epoch=lease.epoch)
+            if run != "never":
+                wanted = EffectReopened(id="wanted", at=0, effect="c1", undo=True)
+                await journal.append(run, [wanted], after=3)
+            if run == "has":
+                await journal.append(run, [EffectUndone(id="undone", at=0, effect="c1")], after=4, epoch=lease.epoch)
+
+        assert await journal.wanting_undo() == ("wants",)
 
 
 discarded: list[str] = []

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import deque
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +51,7 @@ class Connection:
         self._losses: deque[float] = deque(maxlen=MOST_LOSSES)
         self._offers: tuple[Offer, ...] = ()
         self._is_stale = True
+        self._asking = asyncio.Lock()
         self._is_closed = False
 
     # -- using it
@@ -70,8 +72,10 @@ class Connection:
 
         Raises `MCPUnavailable`.
         """
-        session = await self.session()
-        if self._is_stale:
+        async with self._asking:
+            session = await self.session()
+            if not self._is_stale:
+                return self._offers
             try:
                 return await self._ask_for_offers(session)
             except MCPUnavailable:
@@ -79,7 +83,6 @@ class Connection:
                     raise
             self._end.set()  # a server that was started again knows nothing of this session
             return await self._ask_for_offers(await self.session())
-        return self._offers
 
     async def _ask_for_offers(self, session: Session) -> tuple[Offer, ...]:
         self._is_stale = False
@@ -140,7 +143,7 @@ class Connection:
                 if self._is_closed:
                     self._scope.cancel()
                 async with AsyncExitStack() as stack:
-                    session = await life.open(stack, lost=end.set, changed=self.doubt)
+                    session = await life.open(stack, lost=partial(self._lost, opened, end), changed=self.doubt)
                     self._scope.deadline = math.inf
                     opened.set_result(session)
                     await end.wait()
@@ -150,10 +153,14 @@ class Connection:
             if not opened.done():
                 opened.set_exception(life.explain(error))
         finally:
-            if life.has_begun:
-                self._losses.append(time.monotonic())
             end.set()
             await surely(life.leave_nothing())
+
+    def _lost(self, opened: asyncio.Future[Session], end: asyncio.Event) -> None:
+        """The server says nothing any more."""
+        if opened.done() and not end.is_set():
+            self._losses.append(time.monotonic())
+        end.set()
 
     async def close(self) -> None:
         """End the session; a server that was started is gone on return, and so is everything that came from it."""
@@ -190,10 +197,6 @@ class _Life:
         self._session = session = await stack.enter_async_context(opening)
         session.explain = self.explain
         return session  # type: ignore[no-any-return]
-
-    @property
-    def has_begun(self) -> bool:
-        return self._session is not None
 
     def explain(self, error: BaseException) -> MCPUnavailable:
         trouble, refusal = (None, None) if self._http is None else (self._http.trouble, self._http.refusal)

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import httpx2
 
+from checkrein.agents.mcp.trouble import CLOSED
+
 _TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 """As the package `mcp` has it: five minutes without a sign of life, and a server sends one every few seconds."""
 _UNSENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
-BROKEN_OFF: Final = -32000
-"""The code under which the package `mcp` itself reports that a connection was closed."""
 
 
 class Http(httpx2.AsyncClient):
@@ -51,5 +51,5 @@ def _id_of(request: httpx2.Request) -> object:
 
 
 def _in_its_place(request: httpx2.Request, error: httpx2.TransportError) -> httpx2.Response:
-    said = {"code": BROKEN_OFF, "message": f"{type(error).__name__}: {error}"}
+    said = {"code": CLOSED, "message": f"{type(error).__name__}: {error}"}
     return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": said}, request=request)

@@ -148,7 +148,7 @@ class MCPPerformance:
             self._connection.doubt()
             return Ended(outcome=Outcome.FAILED, error=unavailable.message, begun=False)
         except BrokenOff as broken:
-            self._connection.doubt()
+            self._connection.doubt()  # before the next turn it is seen whether a person has to mend something
             return self._broken_off(broken)
         return _ended(answered)
 

@@ -19,6 +19,7 @@ class Tail:
         os.set_blocking(self._reader, False)
         self.file: TextIO = os.fdopen(writer, "w")
         self._kept = b""
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._reader, self._read)
 
@@ -29,11 +30,13 @@ class Tail:
             self._loop.remove_reader(self._reader)  # nobody can write any more
 
     def last_line(self) -> str:
-        self._read()
+        if not self._is_closed:
+            self._read()
         lines = [" ".join(line.split()) for line in self._kept.decode("utf-8", "replace").splitlines()]
         return next((line[-_SHOWN:] for line in reversed(lines) if line), "")
 
     def close(self) -> None:
+        self._is_closed = True
         self._loop.remove_reader(self._reader)
         self.file.close()
         os.close(self._reader)

@@ -18,8 +18,10 @@ class Ticket:
         self.request: Any = None
         """The number of its request; None as long as nothing was sent."""
         self.answer: Any = None
+        self.is_let_go = False
+        """Nobody waits for its answer any more."""
         self.on_late: Callable[[], None] | None = None
-        """Set when the call was let go: told when it is known to be over after all."""
+        """For one that was let go: told when it is known to be over after all."""
 
     def answered(self, answer: Any) -> None:
         self.answer = answer

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from checkrein.agents.mcp.source import MCP
 from checkrein.errors import MCPUnavailable
+
+CLOSED: Final = -32000
+"""The code under which the package `mcp` reports that a connection was closed."""
 
 
 def explain(
@@ -20,14 +25,14 @@ def _of_command(source: MCP, error: BaseException, said: str, *_: object) -> tup
         return f"cannot be started: there is no folder {source.cwd}", "Mend MCP(cwd=…), then resume."
     if isinstance(error, FileNotFoundError):
         return f"cannot be started: there is no command {place}", "Install it, or mend MCP(command=…), then resume."
-    if isinstance(error, OSError):
-        return f"cannot be started: {error.strerror or error}", "Mend MCP(command=…), then resume."
     words = f"; it said: {said}" if said else ""
     if isinstance(error, TimeoutError):
         what = f"did not answer within {source.start_seconds:g} s{words}"
         return what, "See that it speaks MCP on its standard output, or give it more start_timeout, then resume."
-    if said or str(error) == "Connection closed":
-        return f"ended while it was starting{words}", f"Run {place} by hand to see why, mend it, then resume."
+    if isinstance(error, OSError):
+        return f"cannot be started: {error.strerror or error}", "Mend MCP(command=…), then resume."
+    if getattr(error, "code", None) == CLOSED:
+        return f"ended before it could be used{words}", f"Run {place} by hand to see why, mend it, then resume."
     return f"cannot be used: {error}", "Mend the server, then resume."
 
 

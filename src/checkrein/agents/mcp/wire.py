@@ -22,10 +22,11 @@ from mcp.types import (
 
 from checkrein.agents.mcp import taps
 from checkrein.agents.mcp.answers import value_of
-from checkrein.agents.mcp.http import BROKEN_OFF, Http
+from checkrein.agents.mcp.http import Http
 from checkrein.agents.mcp.source import MCP
 from checkrein.agents.mcp.statement import Offer
 from checkrein.agents.mcp.tickets import Answered, BrokenOff, Progress, Ticket
+from checkrein.agents.mcp.trouble import CLOSED
 from checkrein.errors import MCPUnavailable
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Http", "Session", "answer_in", "opened"]
 
+MODE = "auto"
+"""How the version of the protocol is agreed on: the newer way first."""
 _MOST_PAGES: Final = 100
 _LISTEN_AGAIN_SECONDS: Final = 5.0
 
@@ -70,7 +73,8 @@ class Session:
     ) -> Answered:
         """Call a tool. Cancelled, it tells the server, and leaves the session as it is.
 
-        `key` is the same for every attempt; a server that cares finds it in the request. Raises `BrokenOff` when there will be no answer.
+        `key` is the same for every attempt; a server that cares finds it in the request. Raises `BrokenOff` when there
+        will be no answer.
         """
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -81,31 +85,33 @@ class Session:
         try:
             result = await self._client.call_tool(tool, arguments, progress_callback=on_progress, meta=meta)
         except mcp.MCPError as error:
-            if error.code == BROKEN_OFF:
-                raise BrokenOff(str(error), was_sent=self._was_sent(ticket)) from error
-            return Answered(is_error=True, value=self._refused(error))
+            raise_if_broken_off(error, ticket, self._http)
+            return Answered(is_error=True, value=str(error))
         except (RuntimeError, ValueError) as error:  # an answer that is not what it should be
             return Answered(is_error=True, value=f"Its server's answer cannot be used: {error}")
         finally:
+            ticket.is_let_go = True
             taps.current.reset(token)
         return _answered(result)
-
-    def _was_sent(self, ticket: Ticket) -> bool:
-        return ticket.request is not None and (self._http is None or ticket.request not in self._http.unsent)
-
-    def _refused(self, error: mcp.MCPError) -> str:
-        status = None if self._http is None else self._http.refusal
-        return f"{error}" if status is None else f"{error} (HTTP {status})"
 
     @property
     def is_busy(self) -> bool:
         """Whether somebody waits for an answer."""
-        return any(ticket.on_late is None for ticket in self._desk.open.values())
+        return any(not ticket.is_let_go for ticket in self._desk.open.values())
 
     @property
     def abandoned(self) -> list[Ticket]:
         """Calls that were let go and have no answer."""
-        return [ticket for ticket in self._desk.open.values() if ticket.on_late is not None]
+        return [ticket for ticket in self._desk.open.values() if ticket.is_let_go]
+
+
+def raise_if_broken_off(error: mcp.MCPError, ticket: Ticket, http: Http | None) -> None:
+    """Raise `BrokenOff` if the error is not the server's word on the call, but the way to the server."""
+    if http is not None and http.refusal in (401, 403):
+        raise BrokenOff(f"it does not let us in (HTTP {http.refusal})", was_sent=False) from error
+    if error.code == CLOSED:
+        was_sent = ticket.request is not None and (http is None or ticket.request not in http.unsent)
+        raise BrokenOff(str(error), was_sent=was_sent) from error
 
 
 def answer_in(ticket: Ticket) -> Answered | None:
@@ -158,7 +164,8 @@ async def opened(
 
     desk = taps.Desk()
     streams = _streams(source, marks, errors, http)
-    client = mcp.Client(_tapped(streams, desk, lost), cache=None, message_handler=hear, client_info=_US)
+    streams = _tapped(streams, desk, lost)
+    client = mcp.Client(streams, mode=MODE, cache=None, message_handler=hear, client_info=_US)
     async with client, anyio.create_task_group() as beside:
         beside.start_soon(_listen, client, changed)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from checkrein.core.state import State
 from checkrein.core.words import EffectState, Status
 from checkrein.journal import chain, codec, refusals, rules
 from checkrein.journal.bells import Changes, Follower, Tower
-from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope
+from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope, Wants
 from checkrein.journal.sqlite import effects, extras, fences, file, leases, queries, trouble
 from checkrein.journal.sqlite.events import Append, Create, find
 from checkrein.journal.sqlite.extras import SaveSnapshot, WriteChunks
@@ -96,13 +96,13 @@ class SqliteJournal(Journal):
     async def find(self, run: str, event_id: str) -> Recorded | None:
         return await self._reader.ask(find, run, event_id)
 
-    def follow(self, run: str, *, after: int = 0) -> AsyncIterator[Recorded]:
-        follower = Follower(self._tower, run, after, self._read)
+    def follow(self, run: str, *, after: int = 0, wants: Wants | None = None) -> AsyncIterator[Recorded]:
+        follower = Follower(self._tower, run, after, self._read, wants)
         self._reader.look_out()
         return follower
 
-    def changes(self) -> AsyncIterator[frozenset[str]]:
-        changes = Changes(self._tower, self._reader.check_open)
+    def changes(self, *, except_for: Container[str] = ()) -> AsyncIterator[frozenset[str]]:
+        changes = Changes(self._tower, self._reader.check_open, except_for)
         self._reader.look_out()
         return changes
 
