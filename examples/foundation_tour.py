@@ -1,7 +1,7 @@
-"""A tour of what exists so far: the core of a run and the journal it is written to. `make demo` plays it.
+"""A tour of the foundation: the core of a run and the journal it is written to, without a runtime above them.
 
-There is no runtime yet, so this file plays the driver itself: it asks for permits, reports outcomes and does as it is
-ordered. Everything else is real: an SQLite journal in a temporary folder, other processes on the same file, kill -9.
+This file plays the driver itself: it asks for permits, reports outcomes and does as it is ordered. Everything else is
+real: an SQLite journal in a temporary folder, other processes on the same file, kill -9.
 """
 
 from __future__ import annotations

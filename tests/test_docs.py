@@ -24,6 +24,7 @@ SAYS: Final = {
     "caps.py": ["Turns(3) is reached - Resume grants Turns(3) again."],
     "approvals.py": ["Paid."],
     "program.py": ["A fine summary."],
+    "notes.py": ["progress: 1 of 2: reading", "look is aborted", "add is undone", "notes left: []"],
     "testing.py": ["At last. ['fault', 'completed']"],
     "own_model.py": ["stop means stop"],
     "other_provider.py": ["Hello from elsewhere."],

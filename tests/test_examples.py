@@ -18,7 +18,7 @@ def run(name: str) -> str:
 
 
 def test_the_tour_shows_a_stop_an_honest_crash_and_a_forgery_that_is_noticed() -> None:
-    """D3, D7, D18, D30, D33: what `make demo` shows for now."""
+    """D3, D7, D18, D30, D33: the core and the journal, without anything above them."""
     shown = run("foundation_tour.py")
 
     assert "stops now, undoes 2 open effects (draft, lock), partial work saves to the thread" in shown
@@ -31,6 +31,8 @@ def test_the_tour_shows_a_stop_an_honest_crash_and_a_forgery_that_is_noticed() -
 
 
 def test_every_example_is_run_by_a_test() -> None:
-    tested = {"foundation_tour.py"}
+    on_models = {"research_agent.py", "churn_on_a_real_model.py", "nightly_report.py"}  # test_examples_on_models
+    with_a_server = {"mcp_agent.py", "notes_server.py"}  # agents/mcp/test_example
+    tested = {"foundation_tour.py"} | on_models | with_a_server
 
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested

@@ -92,6 +92,24 @@ def test_the_doctor_says_what_could_not_be_stopped_or_undone_and_why(shell: Shel
     assert not (shell.folder / ".checkrein").exists(), "looking makes nothing"
 
 
+def test_the_doctor_says_that_the_tools_of_an_mcp_server_can_only_be_told_to_stop(shell: Shell) -> None:
+    """D15 D34: without starting it."""
+    (shell.folder / "served.py").write_text(
+        "from checkrein import MCP, Agent\n"
+        "from checkrein.models import ScriptedModel\n"
+        'wiki = MCP("wiki", url="http://127.0.0.1:1/mcp")\n'
+        'notes = MCP("notes", command=["no-such-command-anywhere"])\n'
+        'agent = Agent("served", model=ScriptedModel(["Hi."]), tools=[wiki, notes])\n'
+    )
+
+    done = shell.do("doctor", "served.py")
+
+    assert done.code == 1, done.err
+    assert "served.wiki: the tools of an MCP server can only be told to stop" in done.out
+    assert "served.notes: there is no command no-such-command-anywhere" in done.out
+    assert "1 problem, 2 to consider." in done.out
+
+
 def test_the_doctor_finds_real_problems(shell: Shell) -> None:
     (shell.folder / "closure.py").write_text(
         "from checkrein import Agent\n"

@@ -16,7 +16,7 @@ import pytest
 from checkrein.errors import NotImportable
 from checkrein.runtime import values
 from checkrein.runtime.spec import Ended
-from checkrein.runtime.stage import Isolation, isolation_of
+from checkrein.runtime.stage import Isolation, Stage, isolation_of
 from tests.runtime import tools
 
 
@@ -42,6 +42,27 @@ async def test_a_function_no_worker_can_import_is_refused_before_anything_starts
 @pytest.mark.anyio
 async def test_an_ending_is_what_a_driver_expects(start):
     assert isinstance(await start(tools.add, a=1, b=2).ended(), Ended)
+
+
+@pytest.mark.anyio
+async def test_what_is_kept_is_made_once_and_closed_with_the_stage(tmp_path: Path):
+    made, closed = [], []
+
+    class Session:
+        def __init__(self):
+            made.append(self)
+
+        async def close(self):
+            closed.append(self)
+
+    async with Stage(tmp_path / "calls") as stage:
+        first = stage.keep("notes", Session)
+        assert stage.keep("notes", Session) is first
+        assert stage.keep("wiki", Session) is not first
+        assert len(made) == 2
+        assert closed == []
+
+    assert set(closed) == set(made)
 
 
 # -- values

@@ -1,4 +1,4 @@
-"""What a killed runtime leaves in the temporary folder is removed by the next one, and what a living one uses is not."""
+"""What a killed runtime leaves in the temporary folder is removed by the next one; what a living one uses is not."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from checkrein.models.history import GO_ON
 from checkrein.models.messages import Assistant, Message, Note, Request
 from checkrein.models.port import Collector, Model, Reply, TextDelta, close
 from checkrein.models.prices import cost_of
+from checkrein.runtime.once import Once
 from checkrein.runtime.secrets import Secrets
 from checkrein.runtime.spec import Ended
 
@@ -74,15 +75,15 @@ class ModelPerformance:
         self._chunks = 0
         self._chars = 0
         self._hash = hashlib.sha256()
-        loop = asyncio.get_running_loop()
-        self._let_go: asyncio.Future[None] = loop.create_future()
-        self._task = loop.create_task(self._read())
+        self._is_let_go = False
+        self._over: Once[None] = Once()
+        self._task = asyncio.get_running_loop().create_task(self._read())
+        self._task.add_done_callback(lambda _: self._over.set(None))
 
     async def ended(self) -> Ended:
-        either: tuple[asyncio.Future[Any], ...] = (self._task, self._let_go)
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        await self._over.get()
         error: BaseException | None = None
-        if not self._let_go.done() and not self._task.cancelled():
+        if not self._is_let_go and not self._task.cancelled():
             error = self._task.exception()
         if error is not None and not isinstance(error, Exception):
             raise error
@@ -91,11 +92,12 @@ class ModelPerformance:
     async def abort(self) -> None:
         self._is_stopped = True
         for _ in range(2):
-            if not self._task.done() and not self._let_go.done():
+            if not self._over.done():
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=LET_GO_SECONDS / 2)
-        if not self._task.done() and not self._let_go.done():
-            self._let_go.set_result(None)
+        if not self._task.done() and not self._is_let_go:
+            self._is_let_go = True
+            self._over.set(None)
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
             # asyncio.run() waits for every task it knows, and this one may never end.
             asyncio._unregister_task(self._task)
@@ -147,8 +149,7 @@ class ModelPerformance:
         self._hash.update(text.encode("utf-8", "surrogatepass"))
 
     def _outcome(self, error: BaseException | None) -> Ended:
-        is_let_go = self._let_go.done()
-        is_whole = error is None and not is_let_go and not self._task.cancelled()
+        is_whole = error is None and not self._is_let_go and not self._task.cancelled()
         for delta in self._redacted.calls():
             self._collector.add(delta)
         reply = self._task.result() if is_whole else self._collector.partial()
@@ -162,7 +163,7 @@ class ModelPerformance:
         if message.signature and not self._redacted.keeps_thinking:
             message = msgspec.structs.replace(message, signature="")
         outcome = Outcome.COMPLETED if is_whole else Outcome.ABORTED if error is None else Outcome.FAILED
-        if is_let_go:
+        if self._is_let_go:
             outcome = Outcome.DETACHED
         retry = None
         if error is not None and self._retries is not None and not self._is_stopped:

@@ -117,7 +117,7 @@ def _server(agent: Any, source: MCP) -> Iterator[Finding]:
         about,
         "the tools of an MCP server can only be told to stop",
         "The protocol knows no answer to that: what a call did that was stopped is in doubt until its server answers "
-        'or ends, or somebody finds out. Say effect="none" of those that only look, and give others an undo= or verify=.',
+        'or ends, or somebody finds out. Say effect="none" of those that only look; give others an undo= or a verify=.',
     )
 
 

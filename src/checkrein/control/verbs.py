@@ -293,9 +293,7 @@ class Control:
 
     async def settle_undriven(self, run: str) -> None:
         """Settle what needs no user code on a run that nobody drives. Does nothing if somebody is faster."""
-        claiming = claim(
-            self._journal, run, self._owner, seconds=_LEASE_SECONDS, at=self._clock(), buried=self._buried
-        )
+        claiming = claim(self._journal, run, self._owner, seconds=_LEASE_SECONDS, at=self._clock(), buried=self._buried)
         try:
             lease, dead = await surely(claiming, take_back=lambda claimed: self._journal.release(claimed[0]))
         except JournalError:

@@ -22,6 +22,7 @@ import msgspec
 
 from checkrein.core.words import Outcome
 from checkrein.runtime import files
+from checkrein.runtime.once import Once
 from checkrein.runtime.processes import GRACE_SECONDS
 from checkrein.runtime.secrets import OFF, Secrets
 from checkrein.runtime.spec import Ended
@@ -83,7 +84,7 @@ class ToolPerformance(ABC):
         """Whether it is settled how the call ended; an abort comes too late."""
         self.waits_for: Waiting | None = None
         self._loop = asyncio.get_running_loop()
-        self._end: asyncio.Future[ToolEnded] = self._loop.create_future()
+        self._end: Once[ToolEnded] = Once()
         self._aborting: asyncio.Task[None] | None = None
         self._grace = math.inf
         self._until = math.inf
@@ -92,7 +93,7 @@ class ToolPerformance(ABC):
 
     async def ended(self) -> ToolEnded:
         """Return when the call is over. Cancelling this stops nothing."""
-        return await asyncio.shield(self._end)
+        return await self._end.get()
 
     async def abort(self, grace_seconds: float = GRACE_SECONDS) -> Outcome:
         """Stop the call and return how it ended: completed or failed if it had finished first.
@@ -184,8 +185,7 @@ class ToolPerformance(ABC):
 
     def _tell_end(self, ended: ToolEnded) -> None:
         """Let everybody know how it ended, without secrets."""
-        if not self._end.done():
-            self._end.set_result(_redacted(ended, self.job.secrets))
+        self._end.set(_redacted(ended, self.job.secrets))
 
 
 def _redacted(ended: ToolEnded, secrets: Secrets) -> ToolEnded:

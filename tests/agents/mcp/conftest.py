@@ -40,10 +40,14 @@ async def runtime(store: str) -> AsyncIterator[Runtime]:
     await until(lambda: not family.members())
 
 
-@pytest.fixture(params=["stdio", "http"])
-async def notes(request: pytest.FixtureRequest, witness: Witness, tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes the source of tools: a command, or a URL."""
-    if request.param == "stdio":
+@pytest.fixture(params=["stdio", "http", "stdio, older", "http, older"])
+async def notes(
+    request: pytest.FixtureRequest, witness: Witness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Make]:
+    """Makes the source of tools: a command or a URL, and the protocol of 2026 or the one before."""
+    if request.param.endswith("older"):
+        monkeypatch.setattr("checkrein.agents.mcp.wire.MODE", "legacy")
+    if request.param.startswith("stdio"):
         yield lambda **options: command(witness, **options)
         return
     async with listening(witness, tmp_path) as (url, _):

@@ -25,10 +25,9 @@ def command(witness: Witness, name: str = "notes", *, run: Sequence[str] = SERVE
     return MCP(name, command=run, env=env, **options)
 
 
-def deaf(witness: Witness, **options: Any) -> MCP:
-    """A server that cannot be told anything while it works."""
-    env = {"GO": f"{witness.log}.go"}
-    return command(witness, "deaf", run=[sys.executable, "-m", "tests.agents.mcp.deaf"], env=env, **options)
+def bare(witness: Witness, **options: Any) -> MCP:
+    """A server written out by hand, which cannot be told anything while it works."""
+    return command(witness, "bare", run=[sys.executable, "-m", "tests.agents.mcp.bare"], **options)
 
 
 @asynccontextmanager
@@ -45,8 +44,8 @@ async def listening(witness: Witness, folder: Path, **env: str) -> AsyncIterator
         await asyncio.to_thread(process.wait)
 
 
-def agent(turns: Sequence[Any], *tools: Any, name: str = "churn", **options: Any) -> Agent:
-    return Agent(name, model=ScriptedModel(turns), tools=tools, **options)
+def agent(turns: Sequence[Any], *tools: Any, name: str = "churn", pace: float | None = None) -> Agent:
+    return Agent(name, model=ScriptedModel(turns, tokens_per_second=pace), tools=tools)
 
 
 def ask(name: str, **arguments: object) -> Turn:

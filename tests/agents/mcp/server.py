@@ -19,6 +19,7 @@ import uvicorn
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.runtime.witness import note
@@ -102,16 +103,6 @@ async def key(context: Context) -> str:
 
 
 @server.tool()
-async def die(times: int = 99) -> str:
-    """Take the whole server down, so many times."""
-    say("die")
-    log = Path(LOG).read_text().splitlines()
-    if len([line for line in log if line.endswith(" die")]) <= times:
-        os._exit(3)
-    return "alive"
-
-
-@server.tool()
 async def breed() -> int:
     """Start a process that leaves the server's session and works on."""
     code = "from tests.agents.mcp.server import tick; tick()"
@@ -134,7 +125,10 @@ async def learn(context: Context) -> str:
         return "ta-da"
 
     server.add_tool(trick, name="trick")
-    await context.notify_tools_changed()
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        await context.notify_tools_changed()
+    else:
+        await context.session.send_tool_list_changed()
     return "learned"
 
 
@@ -142,11 +136,12 @@ async def learn(context: Context) -> str:
 
 
 def guarded(app: ASGIApp) -> ASGIApp:
-    """Only for those who know the token, if there is one."""
-    token = os.environ.get("TOKEN")
+    """Only for those who know the token in a file, if there is one."""
+    file = os.environ.get("TOKEN_FILE")
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope.get("headers", ()))
+        token = Path(file).read_text() if file else ""
         if scope["type"] == "http" and token and headers.get(b"authorization") != f"Bearer {token}".encode():
             await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body"})

@@ -13,7 +13,7 @@ from checkrein.models import Turn
 from tests.agents.mcp.conftest import Make
 from tests.agents.mcp.scene import agent, ask, command, offered, started, told
 from tests.control.scene import events, until_state, until_status
-from tests.runtime.witness import Witness
+from tests.runtime.witness import Witness, until
 
 pytestmark = pytest.mark.anyio
 
@@ -160,13 +160,19 @@ async def test_a_pause_waits_for_the_call_and_the_run_goes_on_after_it(runtime: 
 
 
 async def test_a_tool_that_a_server_learns_is_offered_with_the_next_turn(runtime: Runtime, notes: Make) -> None:
-    churn = agent([ask("learn"), ask("here"), ask("trick"), "Done."], notes(), here)
+    source = notes()
+
+    @tool(effect="none")
+    async def until_it_was_said() -> None:
+        await until(lambda: source.connection(runtime._stage)._is_stale)
+
+    churn = agent([ask("learn"), ask("until_it_was_said"), ask("trick"), "Done."], source, until_it_was_said)
     run = await started(runtime, churn)
 
     await run.result()
 
     assert "trick" not in offered(churn, 0)
-    assert "trick" in offered(churn)
+    assert "trick" in offered(churn, 2)
     assert told(churn)[-1] == "ta-da"
 
 

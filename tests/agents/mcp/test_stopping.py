@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from checkrein import MCP, Receipt, Runtime
-from checkrein.agents.mcp.performing import TOLD
+from checkrein.agents.mcp.performing import TOLD, MCPPerformance
 from checkrein.core.events import CallAnswered, CallFinished
 from checkrein.core.words import EffectState, Outcome, Status
+from checkrein.runtime.secrets import OFF
+from checkrein.runtime.spec import Permit
 from tests.agents.mcp.conftest import Make
-from tests.agents.mcp.scene import agent, ask, command, deaf, started, told
+from tests.agents.mcp.scene import agent, ask, bare, command, started, told
 from tests.control.scene import effects, events, in_flight, ledger, outcomes, settled, until_status
 from tests.runtime.witness import Witness, until
 
@@ -49,7 +51,7 @@ async def test_a_cancel_reaches_the_server_at_once(runtime: Runtime, notes: Make
     assert outcomes(receipt) == {"work": Outcome.DETACHED}
     assert effects(receipt) == {"work": EffectState.IN_DOUBT}
     assert receipt.timing_ms.calls_stopped is None, "nobody knows when it had stopped"
-    assert receipt.partial.chars == len("Working."), "progress is no partial answer"
+    assert receipt.partial.chars == 0, "progress is no partial answer"
 
 
 async def test_the_session_is_used_on_after_a_call_was_stopped(runtime: Runtime, notes: Make, witness: Witness) -> None:
@@ -140,17 +142,17 @@ async def test_an_answer_that_comes_after_the_stop_is_dropped_but_ends_the_doubt
     runtime: Runtime, witness: Witness
 ) -> None:
     """D33: a server that does not listen goes on; its undo waits until it is known to be over."""
-    churn = agent([ask("post"), "I see."], deaf(witness))
+    churn = agent([ask("post"), "I see."], bare(witness))
     run = await started(runtime, churn)
-    await witness.saw("post begins")
+    await witness.saw("post")
     call = await in_flight(run, "post")
 
     await run.abort(call)
     await run.result()
-    assert not witness.lines("post done")
+    assert not witness.lines("posted")
     assert (await run.state()).is_blocked(call)
     Path(f"{witness.log}.go").touch()
-    await witness.saw("post done", "told")
+    await witness.saw("posted", "told")
 
     await until_answered(runtime, run)
     assert not (await run.state()).is_blocked(call)
@@ -168,25 +170,25 @@ async def until_answered(runtime: Runtime, run: Any) -> None:
 async def test_a_call_that_was_answered_first_counts_as_done(runtime: Runtime, witness: Witness) -> None:
     """D6: its answer is on the wire when the stop comes; it is not thrown away."""
     source = command(witness)
-    session = await source.connection(runtime._stage).session()
-    churn = agent([ask("echo", text="quick"), "Done."], source)
-    answered = asyncio.Event()
-    heard = session._desk.heard
+    connection = source.connection(runtime._stage)
+    session = await connection.session()
+    heard, aborting = session._desk.heard, set[asyncio.Task[None]]()
+    permit = Permit(run="r", call="c1", key="r/c1", attempt=1, arguments=b'{"text":"quick"}')
 
-    def slowly(item: Any) -> None:
+    def stop_then(item: Any) -> None:
         heard(item)
         if "quick" in str(item):
-            answered.set()
+            aborting.add(asyncio.create_task(performance.abort()))
 
-    session._desk.heard = slowly  # type: ignore[method-assign]
-    run = await started(runtime, churn)
-    await answered.wait()
-    call = next(iter((await run.state()).live))
+    session._desk.heard = stop_then  # type: ignore[method-assign]
+    performance = MCPPerformance(
+        connection, source.tool("echo"), permit, lambda *_: None, secrets=OFF, on_late_end=lambda: None
+    )
 
-    await run.abort(call)
-    await run.result()
+    ended = await performance.ended()
 
-    assert told(churn) == ["quick"]
+    assert aborting
+    assert (ended.outcome, ended.result) == (Outcome.COMPLETED, b'"quick"')
 
 
 async def test_a_cancel_takes_back_what_was_finished_with_another_tool_of_the_server(
