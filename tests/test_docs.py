@@ -31,7 +31,7 @@ SAYS: Final = {
 }
 
 
-@pytest.mark.parametrize(("page", "name", "code"), PROGRAMS, ids=[name for _, name, _ in PROGRAMS])
+@pytest.mark.parametrize(("page", "name", "code"), PROGRAMS, ids=[str(program[1]) for program in PROGRAMS])
 def test_a_program_in_the_docs_runs_and_says_what_the_page_says(
     page: Path, name: str, code: str, tmp_path: Path
 ) -> None:

@@ -141,7 +141,7 @@ class Desk:
             case EffectUndone(effect=effect) | EffectLeft(effect=effect):
                 self.wanted.discard(effect)
             case CallFinished(call=call, abandoned=abandoned):
-                if not abandoned:
+                if not abandoned and not self.scribe.is_lost:  # afterwards it is somebody else's attempt that has ended
                     self.endings.pop(call, None)
                 elif call in self.flights:
                     self.lose()

@@ -71,7 +71,11 @@ def _owner_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def _every_tool_again(patch: pytest.MonkeyPatch) -> None:
     again = evolve_calls._attempt_again
-    patch.setattr(evolve_calls, "_attempt_again", lambda call, outcome: again(replace(call, idempotent=True), outcome))
+    patch.setattr(
+        evolve_calls,
+        "_attempt_again",
+        lambda call, outcome, *, retry: again(replace(call, idempotent=True), outcome, retry=retry),
+    )
 
 
 def _takeover_marks_nothing(patch: pytest.MonkeyPatch) -> None:

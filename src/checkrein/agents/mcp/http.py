@@ -15,6 +15,8 @@ from checkrein.agents.mcp.trouble import CLOSED
 
 _TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 """As the package `mcp` has it: five minutes without a sign of life, and a server sends one every few seconds."""
+_LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+"""Every call has a connection of its own, and a run must not wait for those of others."""
 _UNSENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
@@ -22,7 +24,7 @@ class Http(httpx2.AsyncClient):
     """Remembers what went wrong last, and which requests certainly never left."""
 
     def __init__(self, headers: dict[str, str]) -> None:
-        super().__init__(headers=headers, timeout=_TIMEOUT)
+        super().__init__(headers=headers, timeout=_TIMEOUT, limits=_LIMITS)
         self.trouble: httpx2.TransportError | None = None
         self.refusal: int | None = None
         """The status with which the server has refused a request last."""
