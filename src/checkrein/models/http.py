@@ -4,20 +4,20 @@ This file and `http_errors` are the only ones that know the HTTP library, and it
 made. What is raised is a `ModelUnavailable` that says what stood in the way and what would help; nothing of the
 library's comes out. It does not try again, follows no redirect and keeps no cookie.
 
-The library is aiohttp. 200 streams of 20 tokens a second from a server in another process, Python 3.11 on a busy
-2-core machine, the best of several runs each; the last column is the CPU of a whole request for 5 tokens:
+The library is aiohttp. 200 streams of 20 tokens a second from a server in another process, Python 3.11 on 2 cores that
+did nothing else, the median of three to five runs; the last column is the CPU of a whole request for 5 tokens:
 
     client              µs CPU a token   stop → the server sees it, p50   import   µs CPU a request
-    by hand                         29                           0.3 ms        -                290
-    httptools                       33                           0.3 ms     1 ms                280
-    aiohttp                         36                           0.4 ms   130 ms                250
-    h11                             37                           0.3 ms    12 ms                480
-    httpx2                          58                           0.4 ms    90 ms              1,190
-    httpcore                        60                           0.4 ms    65 ms              1,010
-    httpx                           60                           0.5 ms    40 ms              1,240
-    the openai package             174                                -      2 s              1,960
+    by hand                         44                           0.3 ms        -                310
+    httptools                       48                           0.2 ms     1 ms                270
+    aiohttp                         61                           0.3 ms   115 ms                225
+    h11                             78                           0.3 ms     8 ms                450
+    httpcore                       151                           0.3 ms    25 ms                970
+    httpx2                         160                           0.4 ms    40 ms              1,110
+    httpx                          163                           0.4 ms    30 ms              1,190
+    the openai package             266                                -   430 ms              1,970
 
-aiohttp costs 7 µs more than the least that is possible, and brings pooling, TLS, proxies and a parser that others have
+aiohttp costs 17 µs more than the least that is possible, and brings pooling, TLS, proxies and a parser that others have
 tested for years. Its own read timeout is not used: it would set a timer for every token (another 5 µs). One timer for
 all streams looks after them instead.
 """

@@ -207,6 +207,24 @@ async def test_a_cancel_takes_back_what_was_finished_with_another_tool_of_the_se
     assert len(witness.lines("started")) == 1
 
 
+async def test_an_undo_is_not_begun_while_the_call_may_still_be_at_work(store: str, witness: Witness) -> None:
+    """D33: the cancel waits for word, not for ever, and then says that it does not know."""
+    global SHELF
+    SHELF = command(witness, tools={"work": {"undo": undo_note}})
+    async with Runtime(store, settle_seconds=1.0) as runtime:
+        run = await started(runtime, agent([ask("work", **LONG), "never said"], SHELF))
+        await witness.saw("work step")
+
+        receipt = settled(await run.cancel())
+
+        assert receipt.timing_ms.settled >= 1000
+        assert effects(receipt) == {"work": EffectState.IN_DOUBT}
+        assert "may still be at it" in receipt.effects[0].why
+        assert not witness.lines("delete 99")
+        await run.resolve(receipt.calls[-1].id, "undo")
+        await witness.saw("delete 99")
+
+
 async def test_a_person_may_say_what_became_of_a_call_that_was_let_go(runtime: Runtime, witness: Witness) -> None:
     run = await started(runtime, agent([ask("work", **LONG), "never said"], command(witness)))
     await witness.saw("work step")

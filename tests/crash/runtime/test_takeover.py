@@ -18,16 +18,27 @@ from msgspec.structs import replace
 from checkrein import Agent, Runtime, tool
 from checkrein.control.verbs import Control
 from checkrein.core.commands import StartCall, TakeOver
-from checkrein.core.events import CallStarted, EffectOpened, EffectReopened, EffectUndone, RunCreated, RunFinished
-from checkrein.core.words import CallKind, EffectState, Status, Undo
+from checkrein.core.events import (
+    CallFinished,
+    CallStarted,
+    EffectOpened,
+    EffectReopened,
+    EffectUndone,
+    RunCreated,
+    RunFinished,
+    RunStarted,
+)
+from checkrein.core.words import CallKind, EffectState, Outcome, Status, Undo
 from checkrein.errors import LeaseHeld, StaleEpoch
 from checkrein.journal import open_journal
 from checkrein.journal.contract import Journal, Lease, Owner
 from checkrein.models import ScriptedModel, Turn
 from checkrein.runtime import marking
 from checkrein.runtime.claiming import claim
+from checkrein.runtime.desk import Desk
 from checkrein.runtime.identity import this_process
 from checkrein.runtime.scribe import OwnershipLost, Scribe
+from checkrein.runtime.spec import Ended
 from tests.crash.crew import end, in_child, start
 from tests.crash.runtime import diary
 from tests.crash.runtime.check import check_at_the_end
@@ -157,6 +168,25 @@ async def test_a_former_driver_that_asks_for_a_permit_that_its_successor_gave_le
 
     permits = [r.event for r in await journal.read(RUN) if isinstance(r.event, CallStarted)]
     assert [permit.epoch for permit in permits] == [2]
+
+
+@pytest.mark.anyio
+async def test_what_a_former_driver_knows_of_its_call_is_not_forgotten_when_its_successor_has_made_it_again(journal):
+    """It would answer that it had never begun what it has done."""
+    lease = await journal.claim(RUN, living("first"), seconds=60)
+    desk = Desk(journal, lease, await journal.load(RUN), time.time)
+    desk.endings["c1"] = Ended(outcome=Outcome.COMPLETED)
+    heir = await journal.claim(RUN, living("first"), seconds=60)
+    started = RunStarted(id="took", at=0, epoch=heir.epoch, status=Status.RUNNING)
+    await journal.append(RUN, [started], after=1, epoch=heir.epoch)
+    again = CallFinished(id="c1#2.finished", at=0, call="c1", outcome=Outcome.COMPLETED)
+    await journal.append(RUN, [again], after=2, epoch=heir.epoch)
+
+    for record in await journal.read(RUN, after=1):
+        desk.scribe.absorb(record)
+
+    assert desk.scribe.is_lost
+    assert "c1" in desk.endings
 
 
 # -- how it goes on
