@@ -148,7 +148,7 @@ async def test_leaving_a_stream_and_closing_it_ends_it():
 
 
 async def test_stopping_one_of_many_leaves_the_others_alone():
-    async with Provider(Reply("one two three four five six.", tokens_per_second=30)) as provider:
+    async with Provider(Reply("word " * 90, tokens_per_second=30)) as provider:
         model = model_at(provider)
         readings = [Reading(model) for _ in range(20)]
         await readings[0].until(TextDelta, 2)
