@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkrein.journal.bells import Follower, Tower
-from checkrein.journal.contract import Recorded
+from checkrein.journal.contract import Recorded, Wants
 from tests.journal.build import outcome
 
 Step = tuple[str, int, int]
@@ -21,12 +21,12 @@ steps = st.lists(
 
 
 class Story:
-    def __init__(self) -> None:
+    def __init__(self, wants: Wants | None = None) -> None:
         self.tower = Tower()
         self.records: list[Recorded] = []
         self.untold: list[list[Recorded]] = []
         self.seen: list[int] = []
-        self.follower = Follower(self.tower, "r", 0, self.read)
+        self.follower = Follower(self.tower, "r", 0, self.read, wants)
 
     async def read(self, run: str, after: int, limit: int) -> tuple[Recorded, ...]:
         await asyncio.sleep(0)
@@ -58,8 +58,8 @@ class Story:
             self.seen.append(record.seq)
 
 
-async def tell(steps: list[Step]) -> None:
-    story = Story()
+async def tell(steps: list[Step], wants: Wants | None = None) -> None:
+    story = Story(wants)
     task = asyncio.create_task(story.follow())
     for step in steps:
         await story.play(step)
@@ -67,7 +67,7 @@ async def tell(steps: list[Step]) -> None:
         story.tower.announce({"r": records})
     for _ in range(50):
         await asyncio.sleep(0)
-    assert story.seen == [record.seq for record in story.records]
+    assert story.seen == [record.seq for record in story.records if wants is None or wants(record)]
     task.cancel()
 
 
@@ -75,3 +75,9 @@ async def tell(steps: list[Step]) -> None:
 @given(steps)
 def test_everything_that_was_told_of_at_least_once_arrives_once_and_in_order(steps: list[Step]):
     asyncio.run(tell(steps))
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps, st.integers(1, 5))
+def test_of_that_only_what_is_wanted_arrives_and_all_of_it(steps: list[Step], each: int):
+    asyncio.run(tell(steps, lambda record: record.seq % each == 0))

@@ -6,11 +6,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from checkrein.core.events import CallStarted
 from checkrein.core.evolve import evolve
 from checkrein.core.words import Status, Verb
 from checkrein.errors import RunNotFound, StoreDamaged, StoreUnavailable
 from checkrein.journal import bells
-from checkrein.journal.contract import Chunk, Journal
+from checkrein.journal.contract import Chunk, Journal, Recorded
 from tests.journal.build import ALICE, created, driven, ended, outcome, permit, started, verb
 from tests.journal.conftest import Store
 
@@ -295,6 +296,53 @@ async def test_a_follower_that_nobody_told_looks_for_itself_after_a_while(
             assert (await anext(follower)).seq == 2
 
 
+async def test_a_follower_gets_only_what_it_wants_from_the_past_and_from_anybody(journal: Journal, store: Store):
+    lease = await driven(journal)
+    await journal.append("r", [permit("a", lease.epoch)], after=1, epoch=lease.epoch)
+    follower = journal.follow("r", wants=lambda record: isinstance(record.event, CallStarted))
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for record in follower:
+            seen.append(record.seq)
+            if len(seen) == 3:
+                return
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        await anyio.sleep(0.02)
+        for seq, writer, event in (
+            (2, journal, outcome("a")),
+            (3, journal, permit("b", lease.epoch)),
+            (4, store.open(), outcome("b")),
+            (5, store.open(), permit("c", lease.epoch)),
+        ):
+            await writer.append("r", [event], after=seq, epoch=lease.epoch)
+
+    assert seen == [2, 4, 6]
+
+
+async def test_what_its_maker_has_taken_in_by_then_is_not_wanted_any_more(journal: Journal, store: Store):
+    """As a driver follows its own run: it is asked only after the one who appended was told."""
+    lease = await driven(journal)
+    known, asked = 1, list[int]()
+
+    def wants(record: Recorded) -> bool:
+        asked.append(record.seq)
+        return record.seq > known
+
+    follower = journal.follow("r", after=1, wants=wants)
+    with anyio.move_on_after(0.02):
+        await anext(follower)
+    for seq in range(1, 11):
+        known = (await journal.append("r", [outcome()], after=seq, epoch=lease.epoch)).events[-1].seq
+    await store.open().append("r", [outcome()], after=11, epoch=lease.epoch)
+
+    with anyio.fail_after(5):
+        assert (await anext(follower)).seq == 12
+    assert asked == list(range(2, 13))
+
+
 async def test_following_a_run_that_is_not_there_says_so(journal: Journal):
     with pytest.raises(RunNotFound):
         await anext(journal.follow("nobody"))
@@ -314,6 +362,23 @@ async def test_changes_name_the_runs_that_got_events_by_whomever(journal: Journa
     with anyio.fail_after(5):
         while seen != {"a", "b", "d"}:
             seen |= await anext(changes)
+
+
+async def test_changes_do_not_name_the_runs_that_are_left_out_at_the_time(journal: Journal, store: Store):
+    for run in ("a", "b", "c"):
+        await driven(journal, run)
+    left_out = {"a", "b"}
+    changes, other = journal.changes(except_for=left_out), store.open()
+
+    await journal.append("a", [outcome()], after=1, epoch=1)
+    await journal.append("c", [outcome()], after=1, epoch=1)
+    with anyio.fail_after(5):
+        assert await anext(changes) == {"c"}
+    left_out.remove("b")
+    await other.append("b", [outcome()], after=1, epoch=1)
+
+    with anyio.fail_after(5):
+        assert await anext(changes) == {"b"}
 
 
 async def test_nothing_changes_when_nothing_is_appended(journal: Journal):

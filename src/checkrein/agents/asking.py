@@ -18,11 +18,12 @@ from checkrein.core.conditions import Usage
 from checkrein.core.words import Outcome
 from checkrein.models.history import GO_ON
 from checkrein.models.messages import Assistant, Message, Note, Request
-from checkrein.models.port import Collector, Model, Reply, TextDelta, close
+from checkrein.models.port import Collector, Delta, Model, Reply, TextDelta, ThinkingDelta, close
 from checkrein.models.prices import cost_of
 from checkrein.runtime.once import Once
 from checkrein.runtime.secrets import Secrets
 from checkrein.runtime.spec import Ended
+from checkrein.runtime.values import recordable
 
 LET_GO_SECONDS: Final = 3.0
 """How long a stream may take to end once it is stopped. It is told again half-way, and then let go."""
@@ -114,7 +115,8 @@ class ModelPerformance:
             self._show(self._begun)
         stream = self._model.stream(self._request)
         try:
-            async for delta in stream:
+            async for piece in stream:
+                delta = _recordable(piece)
                 if self._is_stopped:
                     # It has swallowed the cancellation. We are reading it, so we are the ones who can close it.
                     self._late_chunks += 1
@@ -184,6 +186,13 @@ class ModelPerformance:
         if usage.cost_usd is not None:
             return usage
         return msgspec.structs.replace(usage, cost_usd=cost_of(self._model.name, usage))
+
+
+def _recordable(delta: Delta) -> Delta:
+    """What a model says can be anything; half a character is not something that a journal can hold."""
+    if isinstance(delta, TextDelta | ThinkingDelta) and not delta.text.isascii():
+        return msgspec.structs.replace(delta, text=recordable(delta.text))
+    return delta
 
 
 def _go_on(begun: str) -> tuple[Message, ...]:

@@ -24,7 +24,7 @@ from checkrein.agents.redacting import redacted_messages
 from checkrein.agents.streaming import Stream, StreamPerformance
 from checkrein.agents.threads import told_of
 from checkrein.agents.tool import Tool, as_tool, path_of
-from checkrein.agents.tooling import tool_call
+from checkrein.agents.tooling import check_undo, tool_call
 from checkrein.core.words import CallKind, OnPause
 from checkrein.errors import CallFailed, MisuseError
 from checkrein.models.history import repair
@@ -119,6 +119,8 @@ class Context:
             given = values.encode_result(self.tool, arguments)
             return _value((await self._driver.call(mcp_call(self._driver, tool, given, step=_step.get()))).value)
         used = self._tools.setdefault(tool, as_tool(tool))
+        if used.undo is not None:
+            check_undo(used.undo)
         try:
             spec = tool_call(
                 self._driver.stage,
@@ -151,6 +153,10 @@ class Context:
         `effect` says in words what it does to the world; with an `undo` its name will do. Arguments are recorded as far
         as JSON can hold them, the result must be something that it can hold.
         """
+        if isinstance(function, Tool):
+            raise MisuseError(f"{function.name} is a tool: use `ctx.tool`, which heeds its approval and its undo.")
+        if undo is not None:
+            check_undo(undo)
         title = name or str(getattr(function, "__name__", "call"))
         bound = inspect.signature(function).bind(*args, **kwargs)
         is_async = inspect.iscoroutinefunction(function)
@@ -265,8 +271,11 @@ def _flat(bound: inspect.BoundArguments) -> Mapping[str, Any]:
     for parameter in bound.signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise MisuseError(f"A worker process is given arguments by name, and {parameter} has none.")
-    rest = bound.arguments.pop("kwargs", {})
-    return {**bound.arguments, **rest}
+    given = dict(bound.arguments)
+    for parameter in bound.signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given |= given.pop(parameter.name, {})
+    return given
 
 
 def _recorded(arguments: Mapping[str, Any]) -> bytes:

@@ -115,7 +115,7 @@ class Agent:
     def undo(self, effect: Effect, call: UndoneCall, driver: Driver) -> Performance:
         borrowed = (undo for source in self.sources if (undo := source.undo_at(effect.undo)) is not None)
         with lending(driver.stage):
-            return undo_call(driver.stage, next(borrowed, None) or self.tools.undo_at(effect.undo), call)
+            return undo_call(driver.stage, next(borrowed, None) or self.tools.undo_at(effect.undo, call.name), call)
 
     def check(self, call: UndoneCall, driver: Driver) -> Performance | None:
         verify = verify_of(self.tools, self.sources, call.name)

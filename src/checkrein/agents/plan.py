@@ -50,6 +50,7 @@ class Plan:
         self._titles: list[str] = []
         self._published = 0
         self._begun = 0
+        self._opened: set[int] = set()
         self.step: int | None = None
         """The number of the step at work."""
 
@@ -70,12 +71,13 @@ class Plan:
 
     def open(self, title: str) -> int:
         """Begin a step without finishing another; its number. One that no plan foresaw goes to the end of the list."""
-        later = [n for n, known in enumerate(self._titles, 1) if n > self._begun and known == title]
-        if later:
-            number = later[0]
+        foreseen = [n for n, known in enumerate(self._titles, 1) if n not in self._opened and known == title]
+        if foreseen:
+            number = foreseen[0]
         else:
             self._titles.append(title)
             number = len(self._titles)
+        self._opened.add(number)
         self._begun = max(self._begun, number)
         self._note(StepStarted(id=f"step.{number}.started", at=0.0, step=number, title=title))
         return number

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from checkrein.core.events import Json
 from checkrein.models.messages import Assistant, Message, Request, ToolCall, ToolResult, ToolSpec
 from checkrein.models.port import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
-from checkrein.runtime.secrets import Secrets
+from checkrein.runtime.secrets import Secrets, Stream
 
 
 class RedactedReply:
@@ -22,26 +22,28 @@ class RedactedReply:
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
-        self._text = secrets.stream()
-        self._thinking = secrets.stream()
+        self._text: Stream | None = None
+        self._thinking: Stream | None = None
         self._arguments: dict[int, list[str]] = {}
 
     @property
     def keeps_thinking(self) -> bool:
         """Whether the thinking is word for word what the model thought; otherwise a signature no longer fits it."""
-        return not self._thinking.has_redacted and not self._thinking.held
+        return self._thinking is None or (not self._thinking.has_redacted and not self._thinking.held)
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
         """What may be passed on now that `delta` has come."""
         if not self._secrets:
             return (delta,)
         if isinstance(delta, TextDelta):
+            self._text = self._text or self._secrets.stream()
             text = self._text.feed(delta.text)
             return (TextDelta(text),) if text else ()
         if isinstance(delta, ToolCallDelta):
             self._arguments.setdefault(delta.index, []).append(delta.arguments)
             return (ToolCallDelta(delta.index, self._secrets.text(delta.id), self._secrets.text(delta.name)),)
         if isinstance(delta, ThinkingDelta):
+            self._thinking = self._thinking or self._secrets.stream()
             return (ThinkingDelta(self._thinking.feed(delta.text), delta.signature),)
         if isinstance(delta, Finished):
             return (*self.end(), delta)
@@ -49,9 +51,9 @@ class RedactedReply:
 
     def end(self) -> Iterator[Delta]:
         """The reply is over: the rest of it."""
-        if text := self._text.end():
+        if self._text is not None and (text := self._text.end()):
             yield TextDelta(text)
-        if thinking := self._thinking.end():
+        if self._thinking is not None and (thinking := self._thinking.end()):
             yield ThinkingDelta(thinking)
         yield from self.calls()
 

@@ -82,7 +82,7 @@ class StreamPerformance:
 
     def _take(self, item: Any) -> None:
         if isinstance(item, str) and item:
-            self._show(self._text.feed(item))
+            self._show(self._text.feed(values.recordable(item)))
             return
         if not isinstance(item, str):
             self._show(self._text.end())

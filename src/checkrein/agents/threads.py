@@ -15,6 +15,7 @@ from checkrein.agents.plan import PLAN_TOOL
 from checkrein.core.effects import Effect
 from checkrein.core.events import (
     ApprovalDecided,
+    ApprovalRequested,
     CallFinished,
     CallResolved,
     CallStarted,
@@ -26,10 +27,11 @@ from checkrein.core.events import (
 from checkrein.core.words import Answer, CallKind, Decision, EffectState, Outcome, Status
 from checkrein.journal.contract import Journal, Recorded
 from checkrein.models.history import Fate, repair
-from checkrein.models.messages import Message, Note, ToolResult, User
+from checkrein.models.messages import Message, Note, ToolCall, ToolResult, User
 
 SEPARATOR = "/"
 """Between the place of a turn and the provider's id of a tool call: `turn:3/call_abc`."""
+NOT_DONE = "This was not done."
 
 
 class Conversation:
@@ -40,13 +42,13 @@ class Conversation:
         self.fates: dict[str, Fate] = {}
         self._tools: dict[str, tuple[str, str]] = {}
         self._models: set[str] = set()
-        self._planned: list[str] = []
+        self._asked: list[ToolCall] = []
         self._instructions: dict[str, str] = {}
         for record in records:
             self._read(record)
-        # The built-in plan needs no permit, so there is no call of it in the journal.
+        # The built-in plan needs no permit, so there is no call of it in the journal; nor of what had none.
         known = {call_id for call_id, _ in self._tools.values()}
-        self.messages += [ToolResult(call, PLAN_TOOL, "Noted.") for call in self._planned if call not in known]
+        self.messages += [_unrecorded(call) for call in self._asked if call.id not in known]
         for effect in effects:
             if effect.id in self._tools and effect.state in _FATES:
                 self.fates[self._tools[effect.id][0]] = _FATES[effect.state]
@@ -63,6 +65,10 @@ class Conversation:
                 self._models.add(call)
             case CallStarted(kind=CallKind.TOOL | CallKind.RUN, call=call, name=name, place=place):
                 self._tools[call] = (place.rpartition(SEPARATOR)[2] or call, name)
+                self.fates[self._tools[call][0]] = Fate.INTERRUPTED
+            case ApprovalRequested(call=call, name=name, place=place):
+                self._tools[call] = (place.rpartition(SEPARATOR)[2] or call, name)
+                self.fates[self._tools[call][0]] = Fate.NOT_BEGUN
             case CallFinished() as finished:
                 self._finished(finished)
             case CallResolved(call=call, answer=answer, result=result) if call in self._tools:
@@ -80,7 +86,7 @@ class Conversation:
             told = told_of(event.result)
             if told is not None and (event.outcome is Outcome.COMPLETED or told.message.text):
                 self.messages.append(told.message)
-                self._planned += [call.id for call in told.message.calls if call.name == PLAN_TOOL]
+                self._asked += told.message.calls
         elif event.call in self._tools:
             call_id, _ = self._tools[event.call]
             if event.outcome is Outcome.COMPLETED:
@@ -96,6 +102,12 @@ class Conversation:
         self.messages.append(ToolResult(call=call_id, name=name, content=content, is_error=is_error))
 
 
+def _unrecorded(call: ToolCall) -> ToolResult:
+    """What a call is answered with that never had a permit: one of the plan, or one that could not be made."""
+    is_plan = call.name == PLAN_TOOL
+    return ToolResult(call.id, call.name, "Noted." if is_plan else NOT_DONE, is_error=not is_plan)
+
+
 _FATES = {EffectState.UNDONE: Fate.UNDONE, EffectState.IN_DOUBT: Fate.IN_DOUBT}
 
 
@@ -104,14 +116,13 @@ async def history_of_thread(journal: Journal, thread: str, before: str) -> tuple
     rows = await journal.runs(thread=thread, limit=1000)
     earlier = [row for row in reversed(rows) if row.parent is None]
     messages: list[Message] = []
-    fates: dict[str, Fate] = {}
     for row in earlier:
         if row.id == before:
             break
         conversation = Conversation(await journal.read(row.id), await journal.effects(row.id))
-        messages += conversation.messages
-        fates |= conversation.fates
-    return repair(messages, fates) if messages else ()
+        # Each by itself: two runs may have given the same id to their calls, and the fate of one is not the other's.
+        messages += repair(conversation.messages, conversation.fates)
+    return repair(messages) if messages else ()
 
 
 def told_of(result: msgspec.Raw | bytes | None) -> Told | None:

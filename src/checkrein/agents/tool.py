@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Literal, TypeGuard, overload
@@ -67,6 +68,16 @@ class Tool:
                 f"Tool {self.name} is async def and runs on the event loop; isolation='thread' is for def."
             )
 
+    def check_signature(self) -> None:
+        """Raise `MisuseError` if no model could ever call this."""
+        for parameter in inspect.signature(self.function).parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise MisuseError(f"Tool {self.name} takes {parameter}; a model can only give arguments by name.")
+            if parameter.name.startswith("_"):
+                raise MisuseError(
+                    f"Tool {self.name} takes {parameter.name}; give it a name that begins with a letter, for the model."
+                )
+
     def check_importable(self) -> None:
         """Raise `NotImportable` if a worker process would have to import this and cannot."""
         if not self.is_async and self.isolation == "process":
@@ -103,21 +114,23 @@ class Tool:
 
     def to_json(self, arguments: bytes) -> bytes:
         """Arguments checked against the signature, with defaults filled in, as JSON again."""
-        return self._arguments_model.model_validate_json(arguments).model_dump_json().encode()  # type: ignore[no-any-return]
+        checked = self._arguments_model.model_validate_json(arguments)
+        return checked.model_dump_json(by_alias=True).encode()  # type: ignore[no-any-return]
 
     @cached_property
     def _arguments_model(self) -> Any:
         import pydantic  # only when a schema is wanted: a worker, or a program without a model, may never want one
 
+        self.check_signature()
         fields: dict[str, Any] = {}
         hints = _hints(self.function)
         for parameter in inspect.signature(self.function).parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise MisuseError(f"Tool {self.name} takes {parameter}; a model can only give arguments by name.")
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = (hints.get(parameter.name, Any), default)
-        config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-        return pydantic.create_model(f"{self.name}_arguments", __config__=config, **fields)
+        config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False, protected_namespaces=())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a parameter may well be called `schema` or `json`
+            return pydantic.create_model(f"{self.name}_arguments", __config__=config, **fields)
 
 
 @overload
@@ -161,11 +174,15 @@ class Toolbox(dict[str, Tool]):
         self._agent = agent
         if not in_worker():
             for tool in self.values():
+                tool.check_signature()
                 tool.check_importable()
 
-    def undo_at(self, path: str | None) -> Callable[..., Any]:
-        """The undo function that a run has recorded under this path."""
-        for tool in self.values():
+    def undo_at(self, path: str | None, name: str = "") -> Callable[..., Any]:
+        """The undo function that a run has recorded under this path, for a call of the tool `name`.
+
+        Functions that were made by one and the same function share a path, so the tool's own comes first.
+        """
+        for tool in sorted(self.values(), key=lambda tool: tool.name != name):
             if tool.undo is not None and path_of(tool.undo) == path:
                 return tool.undo
         raise MisuseError(f"Agent {self._agent} has no tool any more whose undo is {path}.")

@@ -80,6 +80,17 @@ def look_up(path: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def check_undo(function: Callable[..., Any]) -> None:
+    """Raise `MisuseError` for an undo that could not be found again by its path, and so would never be made."""
+    try:
+        found = look_up(path_of(function))
+    except (MisuseError, AttributeError):
+        found = None
+    if found is None or inspect.unwrap(found) is not inspect.unwrap(function):
+        name = getattr(function, "__qualname__", None) or repr(function)
+        raise MisuseError(f"{name} could not be found again to undo anything. Move it to the top level of a module.")
+
+
 # -- undo and check
 
 

@@ -48,9 +48,11 @@ async def ask_for(session: Session, run: str, ask: Ask, *, wait: float, as_json:
 
 async def _lines(session: Session, run: str, answer: Receipt | Settling) -> list[str]:
     from checkrein.control.verbs import Settling
-    from checkrein.core.words import Status
+    from checkrein.core.words import Status, Verb
 
     lines = settling_lines(answer) if isinstance(answer, Settling) else receipt_lines(answer)
+    if not isinstance(answer, Settling) and answer.verb is Verb.ASK and answer.answer is None:
+        lines = [f"The question got no answer: {one_line(await session.control.why_unanswered(answer), 400)}."]
     if await is_taken_up(session, run):
         return lines
     state = await session.journal.load(run)

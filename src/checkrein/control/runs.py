@@ -6,9 +6,9 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 import msgspec
 
@@ -119,9 +119,13 @@ class Run:
 
     async def ask(self, question: str, *, by: str = "program", wait: float = 60.0) -> str:
         receipt = await self._control.ask(self.id, question, by=by, wait=wait)
-        if isinstance(receipt, Settling) or receipt.answer is None:
-            raise Refused(f"The question to run {self.id} got no answer.", code="no_answer", run=self.id)
-        return receipt.answer
+        if isinstance(receipt, Settling):
+            why = f"it still waits for {receipt.waiting_for}"
+        elif receipt.answer is None:
+            why = await self._control.why_unanswered(receipt)
+        else:
+            return receipt.answer
+        raise Refused(f"The question to run {self.id} got no answer: {why}.", code="no_answer", run=self.id)
 
     async def abort(self, call: str, *, by: str = "program") -> Receipt | Settling:
         return await self._control.abort(self.id, call, by=by)
@@ -176,7 +180,7 @@ class Runtime:
         self.control: Control
         self._engine: LocalEngine
         self._stage: Stage
-        self._opened: AsyncExitStack
+        self._opened: AsyncExitStack | None = None
         for agent in agents:
             self.add(agent)
 
@@ -190,16 +194,27 @@ class Runtime:
             self.add(other)
 
     async def __aenter__(self) -> Self:
-        self._opened = AsyncExitStack()
+        if self._opened is not None:
+            raise MisuseError("This runtime is open already; to open the store once more, make another Runtime.")
+        opened = self._opened = AsyncExitStack()
         try:
-            await self._open(self._opened)
+            await self._open(opened)
         except BaseException:
-            await surely(self._opened.aclose())
+            await self._close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await surely(self._opened.aclose())
+        await self._close()
+
+    async def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await surely(opened.aclose())
+
+    def _check_open(self) -> None:
+        if self._opened is None:
+            raise MisuseError("This runtime is not open. Use it as `async with Runtime(…) as runtime:`.")
 
     async def _open(self, opened: AsyncExitStack) -> None:
         """Open what is needed, each thing with a way to close it again: the last one first."""
@@ -254,6 +269,9 @@ class Runtime:
         `continues` names a run that has ended: the new one goes on from there, on the same thread. Finished work is
         known to it, undone work is named, and what is unknown is said to be.
         """
+        self._check_open()
+        if if_busy not in get_args(IfBusy):
+            raise MisuseError(f"if_busy is one of {', '.join(get_args(IfBusy))}, not {if_busy!r}.")
         name = agent if isinstance(agent, str) else agent.name
         if not isinstance(agent, str):
             self.add(agent)
@@ -288,11 +306,16 @@ class Runtime:
         return Run(self, run)
 
     async def _live_on(self, thread: str) -> str | None:
-        rows = await self.journal.runs(thread=thread, status=UNFINISHED, limit=1)
-        return rows[0].id if rows else None
+        """The run of the thread whose turn it is: the oldest that is not finished."""
+        rows = await self.journal.runs(thread=thread, status=UNFINISHED, limit=1000)
+        return rows[-1].id if rows else None
 
     def run_sync(self, agent: Program, goal: str, **options: Any) -> Any:
         """Run an agent to its end from a program that is not async, and return the result."""
+
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise MisuseError("run_sync is for programs that are not async; here, use `await runtime.start(…)`.")
 
         async def run() -> Any:
             async with self:
@@ -302,12 +325,14 @@ class Runtime:
 
     async def get(self, run: str) -> Run:
         """A handle on an existing run. Raises `RunNotFound`."""
+        self._check_open()
         await self.journal.load(run)
         return Run(self, run)
 
     async def runs(
         self, *, status: Sequence[Status] = (), agent: str | None = None, limit: int = 100
     ) -> tuple[RunRow, ...]:
+        self._check_open()
         return await self.journal.runs(status=status, agent=agent, limit=limit)
 
     # -- streamed text: shown at once, kept soon
@@ -336,9 +361,10 @@ class Runtime:
             while self._pending:
                 await asyncio.sleep(0.1)
                 pending, self._pending = self._pending, {}
-                # Together, so that they share a commit.
+                # Together, so that they share a commit. What the store does not take is lost, and nothing else is.
                 await asyncio.gather(
-                    *(self.journal.write_chunks(run, _joined(chunks)) for run, chunks in pending.items())
+                    *(self.journal.write_chunks(run, _joined(chunks)) for run, chunks in pending.items()),
+                    return_exceptions=True,
                 )
         finally:
             self._writing = None

@@ -20,7 +20,7 @@ from checkrein.control.redacting import redacted_command
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
-from checkrein.core.events import Event, ReasonAdded, VerbAccepted, VerbSettled
+from checkrein.core.events import CallFinished, Event, ReasonAdded, VerbAccepted, VerbSettled
 from checkrein.core.evolve import evolve
 from checkrein.core.orders import Settle, obstacle, orders
 from checkrein.core.receipts import Receipt
@@ -151,6 +151,13 @@ class Control:
     ) -> Receipt | Settling:
         stamp = self._stamp(by, "", request_id)
         return await self._verb(run, lambda at, *_: c.AskRun(at=at, question=question, **stamp), stamp["id"], wait)
+
+    async def why_unanswered(self, receipt: Receipt) -> str:
+        """Why a question got no answer: what went wrong when it was put to the model, or that it was stopped."""
+        accepted, *records = await self._journal.read(receipt.run, after=receipt.seq - 1)
+        ends = (record.event for record in reversed(records) if isinstance(record.event, CallFinished))
+        error = next((end.error for end in ends if end.call == f"ask:{accepted.event.id}"), None)
+        return (error or "it was stopped before there was one").removesuffix(".")
 
     async def abort(
         self, run: str, call: str, *, by: str, reason: str = "", wait: float = WAIT_SECONDS

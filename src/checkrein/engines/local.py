@@ -66,6 +66,8 @@ class LocalEngine:
         """Runs whose driver failed: how long they were left alone last, and until when they are."""
         self._looked_for: set[str] = set()
         """Agents whose paused runs have been looked at."""
+        self._hired: dict[str, Program] = {}
+        """Sub-runs whose program is not the one that is known here by its name."""
         self._is_closing = False
 
     async def __aenter__(self) -> LocalEngine:
@@ -164,7 +166,7 @@ class LocalEngine:
             if held is not None and is_held(held, self._owner, self._clock()):
                 return self._try_again(run)
             state = await self._journal.load(run)
-            program = self._programs.get(state.agent)
+            program = self._hired.get(run) or self._programs.get(state.agent)
             if program is None or self._is_closing or not await self._needs_driver(state):
                 return
             sent = now()
@@ -225,8 +227,10 @@ class LocalEngine:
             self._keeper.forget(run)
             with suppress(JournalError):
                 await surely(self._journal.release(driver.lease))
-        if driver.state.is_finished and not self._is_closing:
-            await self._next_of(driver.state.thread)
+        if driver.state.is_finished:
+            self._hired.pop(run, None)
+            if not self._is_closing:
+                await self._next_of(driver.state.thread)
 
     def _break(self, run: str, error: Exception) -> None:
         """A driver has failed, which is a mistake of ours: say so, and leave its run alone for a while."""
@@ -258,6 +262,8 @@ class LocalEngine:
         """Drive a sub-run here, if this process has its program."""
         if program is not None:
             self._programs.setdefault(program.name, program)
+            if self._programs[program.name] is not program:
+                self._hired[run] = program
         await self.take_up(run)
 
     async def _shut_down(self, driver: Driver, task: asyncio.Task[None]) -> None:

@@ -275,7 +275,8 @@ async def collect(stream: AsyncIterator[Delta], request: Request | None = None) 
 async def close(stream: AsyncIterator[Delta]) -> None:
     """Close a stream that nobody is reading any more, also while being cancelled. Takes at most `CLOSE_SECONDS`."""
     aclose = getattr(stream, "aclose", None)
-    if aclose is not None:
+    is_over = getattr(stream, "ag_frame", stream) is None  # a generator that was read to its end has nothing to close
+    if aclose is not None and not is_over:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             await aclose()
 

@@ -23,6 +23,7 @@ from checkrein.runtime.desk import Desk, Flight
 from checkrein.runtime.replay import Ending, Past, PastCall, Replay, ending_of, request_key
 from checkrein.runtime.scribe import CommandRefused, OwnershipLost
 from checkrein.runtime.spec import Ended, Performance, Permit, Spec, fingerprint
+from checkrein.runtime.values import recordable
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -150,11 +151,16 @@ class Calling:
                 arguments=msgspec.Raw(arguments),
                 blocks=spec.approval == "block",
             )
-            with suppress(CommandRefused):
+            try:
                 await self._desk.scribe.do(request)
+            except CommandRefused as refused:
+                if refused.refusal.code == "not_now":
+                    return False  # a verb came in between: wait at the gate, then ask
         while (approval := self._desk.state.approvals.get(call)) is not None and approval.decision is None:
             await self._desk.change()
         if approval is None:
+            if self._desk.state.status is Status.CANCELLING or self._desk.state.is_finished:
+                await self._desk.the_end()  # withdrawn by a cancel, which a program never sees
             _result(call, ending_of(self._desk.decisions[call]), None)
         return True
 
@@ -218,6 +224,8 @@ class Calling:
             ended = Ended(outcome=Outcome.ABORTED, begun=False)
         else:
             ended = await self._fly(spec, permit)
+        if ended.error is not None:
+            ended = msgspec.structs.replace(ended, error=recordable(ended.error))
         at = self._desk.now()
         self.record(permit.call, permit.attempt, ended, at)
         return ended, at
@@ -287,7 +295,7 @@ def _retry(finished: c.FinishCall, attempt: int, ended: Ended) -> tuple[Event, .
             call=finished.call,
             attempt=attempt + 1,
             wait_seconds=round(ended.retry_seconds, 3),
-            why=ended.error or "",
+            why=recordable(ended.error or ""),
         ),
     )
 
@@ -300,7 +308,7 @@ def finishing(call: str, attempt: int, ended: Ended, at: float) -> c.FinishCall:
         call=call,
         outcome=ended.outcome,
         result=None if ended.result is None else msgspec.Raw(ended.result),
-        error=ended.error,
+        error=None if ended.error is None else recordable(ended.error),
         usage=ended.usage,
         chunks=ended.chunks,
         chars=ended.chars,

@@ -57,6 +57,7 @@ from checkrein.runtime.spec import Ended, Performance, Permit, Program, Spec
 from checkrein.runtime.subruns import SubRun
 from checkrein.runtime.timing import time_is_up, time_left
 from checkrein.runtime.undoing import Undoing
+from checkrein.runtime.values import recordable
 
 EVICT_SECONDS: Final = 60.0
 """How long a paused run waits in memory; after that it is let go, and played again when it is resumed."""
@@ -455,7 +456,8 @@ class Driver:
                 spec = Spec(kind=CallKind.ASK, name="ask", perform=self._program.answer(question, self))
                 permit = Permit(run=self.run, call=call, key=call, attempt=attempt, arguments=arguments)
                 ended, _ = await self._calling.perform(spec, permit)
-                self._answers[verb.id] = ended.error or _text(ended.result)
+                if ended.outcome is Outcome.COMPLETED:
+                    self._answers[verb.id] = _text(ended.result)
         finally:
             self._answering.discard(verb.id)
 
@@ -498,7 +500,7 @@ class Driver:
             at=self._desk.now(),
             status=status,
             result=None if result is None else msgspec.Raw(self.secrets.json(result)),
-            error=None if error is None else self.secrets.text(error),
+            error=None if error is None else recordable(self.secrets.text(error)),
             undelivered_ok=undelivered_ok,
             effects=await self.journal.effects(self.run),
         )

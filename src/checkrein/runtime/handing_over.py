@@ -22,6 +22,7 @@ from checkrein.journal.rules import answer_id
 from checkrein.runtime.calling import finishing
 from checkrein.runtime.desk import Desk
 from checkrein.runtime.spec import Ended, Performance
+from checkrein.runtime.values import recordable
 
 AGAIN_SECONDS: Final = 0.2
 """How long to wait before it is tried again, because the store is away or the new owner has not begun yet."""
@@ -111,6 +112,6 @@ def _answer(desk: Desk, call: str, ended: Ended | None) -> CallAnswered:
         epoch=desk.lease.epoch,
         outcome=Outcome.ABORTED if ended is None else ended.outcome,
         began=ended is not None and ended.begun,
-        error=None if ended is None else ended.error,
+        error=None if ended is None or ended.error is None else recordable(ended.error),
         result=result,
     )

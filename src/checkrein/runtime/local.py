@@ -75,7 +75,7 @@ class LocalPerformance(ToolPerformance):
             arguments=values.shown_arguments(job.arguments),
             folder=job.folder,
             control=self._control,
-            deps=(lambda: calls.made_by(job.deps)) if inspect.isroutine(job.deps) else lambda: job.deps,
+            deps=lambda: calls.made_by(job.deps) if inspect.isroutine(job.deps) else job.deps,
         )
         context = contextvars.copy_context()
         context.run(calls.enter_call, call)

@@ -97,6 +97,8 @@ class Scribe:
         self._commands: deque[_Asked] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._linger: asyncio.TimerHandle | None = None
+        self._noted_at = 0.0
+        """When the first of the notes was noted."""
         self.is_lost = False
 
     @property
@@ -126,10 +128,25 @@ class Scribe:
 
     def note(self, *events: Event) -> None:
         """Record facts soon. They count in `state` at once."""
+        loop = asyncio.get_running_loop()
+        if not self._notes:
+            self._noted_at = loop.time()
         self._notes.extend(events)
         self.state = fold(self.state, events)
         if self._writing is None and self._linger is None:
-            self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._wake)
+            self._linger = loop.call_later(LINGER_SECONDS, self._lingered)
+
+    def _lingered(self) -> None:
+        """Write what has been noted for long enough. The timer is left alone when a command is faster."""
+        self._linger = None
+        if not self._notes or self._writing is not None:
+            return
+        loop = asyncio.get_running_loop()
+        left = self._noted_at + LINGER_SECONDS - loop.time()
+        if left > 0:
+            self._linger = loop.call_later(left, self._lingered)
+        else:
+            self._wake()
 
     async def flush(self) -> None:
         """Return when everything noted so far is committed. Raises `OwnershipLost` when it never will be."""
@@ -153,9 +170,6 @@ class Scribe:
             self._on_lost()
 
     def _wake(self) -> None:
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
         if self._writing is None and (self._notes or self._commands):
             self._writing = asyncio.get_running_loop().create_task(self._write(), name=f"scribe {self._state.run}")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -53,6 +53,10 @@ def _is_async(function: Any) -> bool:
         function = function.func
     plain = inspect.unwrap(function)
     return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+
+
+_QUOTED: Final = {code: quote(chr(code), safe="") for code in range(128)}
+"""`quote` goes through a text character by character; most marks are plain."""
 
 
 class Kept(Protocol):
@@ -122,7 +126,7 @@ class Stage:
 
     def folder_of(self, mark: str) -> Path:
         """Where the files of a call are, also those of a call whose runtime died (see `files.discard`)."""
-        return self.folder / quote(mark, safe="")
+        return self.folder / (mark.translate(_QUOTED) if mark.isascii() else quote(mark, safe=""))
 
     def start(
         self,

@@ -16,6 +16,7 @@ from checkrein.core.words import Answer, CallKind, Outcome
 from checkrein.runtime.desk import Desk, Flight
 from checkrein.runtime.scribe import OwnershipLost
 from checkrein.runtime.spec import Ended, Undo, UndoneCall
+from checkrein.runtime.values import recordable
 
 UNDO_TRIES: Final = 3
 UNDO_SECONDS: Final = 30.0
@@ -97,10 +98,11 @@ class Undoing:
         return ended.outcome is Outcome.COMPLETED
 
     def _note(self, call: str, ended: Ended) -> None:
+        error = None if ended.error is None else recordable(ended.error)
         verdict = decide(
             self._desk.state,
             c.FinishCall(
-                id=self._desk.new_id("undone"), at=self._desk.now(), call=call, outcome=ended.outcome, error=ended.error
+                id=self._desk.new_id("undone"), at=self._desk.now(), call=call, outcome=ended.outcome, error=error
             ),
         )
         if isinstance(verdict, tuple):

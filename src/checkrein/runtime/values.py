@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from checkrein.runtime.typed import typed
+
 
 class NotJson(TypeError):
     """A tool returned something that JSON cannot hold, or was given arguments that are no JSON object."""
@@ -17,7 +19,7 @@ class NotJson(TypeError):
 
 @runtime_checkable
 class Converts(Protocol):
-    """A tool object that knows the types of its arguments and its result. One that does not gets plain JSON."""
+    """An object that makes its arguments out of JSON, and JSON of its result, in a way of its own."""
 
     def decode_arguments(self, arguments: bytes) -> Mapping[str, Any]: ...
 
@@ -25,9 +27,9 @@ class Converts(Protocol):
 
 
 def decode_arguments(function: Callable[..., Any], arguments: bytes) -> Mapping[str, Any]:
-    """The keyword arguments for `function`."""
+    """The keyword arguments for `function`, of the types in its signature."""
     decode = getattr(function, "decode_arguments", None)
-    return plain_arguments(arguments) if decode is None else decode(arguments)
+    return typed(function, plain_arguments(arguments)) if decode is None else decode(arguments)
 
 
 def plain_arguments(arguments: bytes) -> dict[str, Any]:
@@ -55,11 +57,20 @@ def encode_result(function: Callable[..., Any], result: Any) -> bytes:
         return encode(result)  # type: ignore[no-any-return]
     try:
         text = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plainer)
+        return text.encode()
     except NotJson as error:
         raise NotJson(f"{_name(function)} returned {_what(result)}{error}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(f"{_name(function)} returned {_what(result)}, which JSON cannot hold: {error}") from None
-    return text.encode("utf-8", "surrogatepass")
+
+
+def recordable(text: str) -> str:
+    """`text` as a journal can hold it: halves of a character are joined, and one that is alone is replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def _name(function: Callable[..., Any]) -> str:
