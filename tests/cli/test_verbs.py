@@ -7,7 +7,7 @@ import signal
 
 import psutil
 
-from tests.cli.shell import SAMPLE, Shell
+from tests.cli.shell import SAMPLE, Shell, until
 
 
 def test_cancel_from_another_terminal_stops_the_tool_its_child_and_undoes_the_draft(shell: Shell) -> None:
@@ -105,6 +105,32 @@ def test_a_denied_call_never_happens(shell: Shell) -> None:
     assert denied.json[0]["decision"] == "denied"
     assert run.wait() == 0
     assert shell.words() == []
+
+
+def test_approve_without_a_name_finds_the_sub_run_that_waits(shell: Shell) -> None:
+    run = shell.run("boss")
+    until(lambda: "needs you" in shell.do("ps").out)
+
+    approved = shell.do("approve")
+
+    assert approved.out.startswith("Approved wire_money (call c2 of run r-"), approved.err
+    assert run.wait() == 0
+    assert shell.words() == ["wired"]
+
+
+def test_after_kill_9_a_person_may_say_what_happened_before_anybody_takes_the_run_up(shell: Shell) -> None:
+    """D29: as the tutorial has it."""
+    run = shell.run("mailer")
+    shell.saw("sending")
+    run.process.send_signal(signal.SIGKILL)
+    run.wait()
+
+    resolved = shell.do("resolve", "happened", "--result", '"sent"')
+
+    assert resolved.code == 0, resolved.err
+    second = shell.start("run", str(SAMPLE), "--resume", run.run, "--plain")
+    assert second.wait() == 0, second.text
+    assert shell.words() == ["sending"]
 
 
 def test_after_kill_9_a_person_says_what_happened_and_the_run_is_taken_up(shell: Shell) -> None:

@@ -54,6 +54,8 @@ def answer(store: str, words: list[str], *, result: str | None, note: str, by: s
             return bool(await _in_doubt(session, name))
 
         name = await find_run(session, named[0] if named else None, wants=waits)
+        if not (await session.journal.load(name)).is_finished and not await session.is_driven(name):
+            await session.control.settle_undriven(name)  # what its process died over is in doubt from here on
         waiting = await _in_doubt(session, name)
         chosen = find_call(name, named[1] if len(named) > 1 else None, waiting, what="is in doubt")
         await session.control.resolve(name, chosen, word, by=by, result=value, note=note)

@@ -69,8 +69,8 @@ async def _the_unfinished_one(session: Session, wants: Wants | None) -> str:
     unfinished = frozenset(Status) - TERMINAL
     rows = await session.journal.runs(status=unfinished, limit=_PAGE)
     names = [row.id for row in rows if row.parent is None]
-    if len(names) > 1 and wants is not None:
-        names = [name for name in names if await wants(name)] or names
+    if wants is not None:  # it may well be a sub-run that waits
+        names = [row.id for row in rows if await wants(row.id)] or names
     if not names:
         raise WrongInput(
             "No run is unfinished; name one, or say `last`. `checkrein ps --all` lists them.", code="no_unfinished_run"

@@ -118,6 +118,7 @@ payer = Agent(
     model=scripted([Turn("I pay.", calls=[("wire_money", {"amount": 5})]), "Paid, or not."]),
     tools=[wire_money],
 )
+boss = Agent("boss", model=scripted([Turn("You pay.", calls=[("payer", {"goal": "Pay."})]), "Done."]), tools=[payer])
 locker = Agent(
     "locker",
     model=scripted([Turn("I lock.", calls=[("take_lock", {})]), Turn("I work.", calls=[("crunch", {})]), "Done."]),
