@@ -25,8 +25,11 @@ from bench import (
     paused_runs,
     replay,
     stopping,
+    streamed_tokens,
     verb_from_outside,
     warm_worker,
+    wire_steps,
+    wire_stops,
 )
 from bench.harness import Benchmark, Room
 from bench.report import NOT_A_DISK, ROOT, Result, keep, machine, report, result, table
@@ -44,6 +47,9 @@ BENCHMARKS: Final = (
     warm_worker.BENCHMARK,
     paused_runs.BENCHMARK,
     replay.BENCHMARK,
+    streamed_tokens.BENCHMARK,
+    wire_steps.BENCHMARK,
+    wire_stops.BENCHMARK,
     importing.BENCHMARK,
 )
 BUILD: Final = ROOT / "build" / "bench"

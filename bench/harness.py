@@ -36,6 +36,11 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.target is None else self.target.is_met_by(self.value)
 
 
+def left_out(what: str, unit: str, why: str) -> Measure:
+    """A line for what could not be measured here."""
+    return Measure(what=what, value=math.nan, unit=unit, note=f"left out: {why}")
+
+
 class Room(msgspec.Struct, frozen=True):
     """Where a benchmark works: an empty folder on a real disk, and whether it should hurry."""
 

@@ -23,6 +23,16 @@ from bench.harness import MILLI, Benchmark, Measure, Room, Rounds, Target, Turn
 from bench.report import ROOT
 
 TARGET: Final = Target("at most", 150.0)
+NONE: Final = Target("at most", 0.0)
+PROVIDERS: Final = ("aiohttp", "anthropic", "genai_prices", "mcp", "openai", "pydantic_ai", "httpx", "httpx2")
+WIRES: Final = "checkrein.models.openai_wire", "checkrein.models.anthropic_wire", "checkrein.models.pydantic_ai"
+LOADED: Final = f"""
+import sys
+from checkrein import Agent, Runtime, tool
+agent = Agent("named", model="openai:gpt-5")
+print(*[name for name in {(*PROVIDERS, *WIRES)!r} if name in sys.modules])
+"""
+"""Which modules of providers are imported by a program that has named a model and has not asked it yet."""
 SIDES: Final = {
     "bare": "pass",
     "import": "import checkrein",
@@ -41,10 +51,19 @@ async def measure(room: Room) -> list[Measure]:
     for samples in processor.values():
         samples.clear()
     await rounds.run(room.count(15, 3))
+    loaded = await anyio.run_process([sys.executable, "-c", LOADED], cwd=ROOT, env=environment)
+    names = loaded.stdout.decode().split()
     return [
         _added("import checkrein, added to a bare Python", rounds, "import", TARGET),
         _added("from checkrein import Agent, Runtime, tool; added", rounds, "names", TARGET),
         Measure(what="of that processor time", value=_more(processor, "names") * MILLI, unit="ms"),
+        Measure(
+            what="modules of providers imported before one is used",
+            value=len(names),
+            unit="",
+            target=NONE,
+            note=", ".join(names),
+        ),
         Measure(what="checkrein --help, from start to end", value=rounds.median("help") * MILLI, unit="ms"),
         Measure(what="checkrein --version, from start to end", value=rounds.median("version") * MILLI, unit="ms"),
         Measure(what="a bare Python, from start to end", value=rounds.median("bare") * MILLI, unit="ms"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shutil
@@ -128,6 +129,8 @@ def _row(row: tuple[str, ...], widths: Sequence[int]) -> str:
 
 
 def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
