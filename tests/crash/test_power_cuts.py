@@ -110,8 +110,14 @@ def test_the_log_accounts_for_every_byte_on_the_disk(pool, scratch, life, reques
 
     recording = first_life(pool, folder, life)
 
+    # SQLite's index of its log is written through a mapping of memory, where no log of writes can see it. It is made
+    # anew after a crash, so nothing depends on what is in it.
     there = {path.name: path.read_bytes() for path in folder.disk.iterdir()}
-    assert recording.disk_at(len(recording.ops), Entries.STRICT).now() == there
+    logged = recording.disk_at(len(recording.ops), Entries.STRICT).now()
+    assert logged.keys() == there.keys()
+    assert {n: b for n, b in logged.items() if not n.endswith("-shm")} == {
+        n: b for n, b in there.items() if not n.endswith("-shm")
+    }
 
 
 def test_a_store_that_does_not_sync_its_commits_is_caught_losing_them(pool, scratch, seed, summarise):
