@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkrein.journal.bells import Follower, Tower
 from checkrein.journal.contract import Recorded, Wants
-from tests.journal.build import outcome
+from tests.journal.build import outcome, verb
 
 Step = tuple[str, int, int]
 """`commit` so many and tell of them, `whisper` so many and tell of them later, `tell` again, or be `vague`."""
@@ -81,3 +82,29 @@ def test_everything_that_was_told_of_at_least_once_arrives_once_and_in_order(ste
 @given(steps, st.integers(1, 5))
 def test_of_that_only_what_is_wanted_arrives_and_all_of_it(steps: list[Step], each: int):
     asyncio.run(tell(steps, lambda record: record.seq % each == 0))
+
+
+@pytest.mark.anyio
+async def test_what_a_person_waits_for_is_heard_at_once_and_what_came_before_it_first():
+    """A fact is heard a moment later: whoever has appended it may be about to take it in."""
+    asked: list[int] = []
+
+    def wants(record: Recorded) -> bool:
+        asked.append(record.seq)
+        return True
+
+    story = Story(wants)
+    task = asyncio.create_task(story.follow())
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    story.tower.announce({"r": [Recorded("r", 1, outcome(), b"", b"")]})
+    assert asked == []
+    story.tower.announce({"r": [Recorded("r", 2, verb(), b"", b"")]})
+    assert asked == [1, 2]
+    await asyncio.sleep(0)
+    story.tower.announce({"r": [Recorded("r", 3, outcome(), b"", b"")]})
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asked == story.seen == [1, 2, 3]
+    task.cancel()

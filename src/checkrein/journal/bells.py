@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from checkrein.journal.contract import Recorded, Wants
+from checkrein.journal.rules import URGENT
 
 PAGE: Final = 500
 """How many events a follower reads at a time, and about how many it lets pile up."""
@@ -95,6 +96,7 @@ class RunBell(Bell):
         self.is_behind = True
         """There may be events in the journal that it was not told of."""
         self._wants = wants
+        self._later: list[Sequence[Recorded]] = []
 
     def announce(self, news: News) -> None:
         records = news.get(self.run)
@@ -103,9 +105,17 @@ class RunBell(Bell):
 
     def _hear(self, news: Sequence[Recorded]) -> None:
         if self._wants is None:
+            return super()._hear(news)
+        self._later.append(news)
+        if any(type(record.event) in URGENT for record in news):
+            self._hear_later()
+        elif len(self._later) == 1:  # whoever has made them may be about to take them in
+            self._loop.call_soon(self._hear_later)
+
+    def _hear_later(self) -> None:
+        later, self._later = self._later, []
+        for news in later:
             super()._hear(news)
-        else:  # a moment later: whoever has made them may be about to take them in
-            self._loop.call_soon(super()._hear, news)
 
     def keep(self, news: Sequence[Recorded]) -> bool:
         if news and len(self.ready) < PAGE:

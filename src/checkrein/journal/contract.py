@@ -175,8 +175,8 @@ class Journal(ABC):
     def follow(self, run: str, *, after: int = 0, wants: Wants | None = None) -> AsyncIterator[Recorded]:
         """Every event above `after`, and then each new one soon after it is committed, by whichever process.
 
-        With `wants`, only those that it says yes to. It is asked once for each, soon after the commit; an event that is
-        not wanted then wakes nobody.
+        With `wants`, only those that it says yes to. It is asked once for each, soon after the commit, and where no
+        person waits for it only after whoever appended it was told; an event that is not wanted then wakes nobody.
         """
 
     @abstractmethod
