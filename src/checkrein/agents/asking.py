@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -12,6 +11,7 @@ import msgspec
 
 from checkrein.agents.redacting import RedactedReply, redacted_request
 from checkrein.agents.retrying import Retries
+from checkrein.agents.showing import Forward, Shown
 from checkrein.agents.watchers.contract import Fed, Flag
 from checkrein.agents.watchers.several import SeveralWatchers
 from checkrein.core.conditions import Usage
@@ -27,9 +27,6 @@ from checkrein.runtime.values import recordable
 
 LET_GO_SECONDS: Final = 3.0
 """How long a stream may take to end once it is stopped. It is told again half-way, and then let go."""
-
-Forward = Callable[[int, str], None]
-"""Told each piece of text that may be shown, with its offset."""
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,7 +62,7 @@ class ModelPerformance:
         self._request = redacted_request(secrets, request)
         self._retries = retries
         self._begun = begun
-        self._forward = forward
+        self._shown = Shown(forward)
         self._watchers = watchers
         self._on_flags = on_flags
         self._secrets = secrets
@@ -73,9 +70,6 @@ class ModelPerformance:
         self._collector = Collector(self._request)
         self._is_stopped = False
         self._late_chunks = 0
-        self._chunks = 0
-        self._chars = 0
-        self._hash = hashlib.sha256()
         self._is_let_go = False
         self._over: Once[None] = Once()
         self._task = asyncio.get_running_loop().create_task(self._read())
@@ -134,21 +128,15 @@ class ModelPerformance:
 
     def _show(self, text: str) -> None:
         if self._watchers is None:
-            self._send(text)
+            self._shown.send(text)
         else:
             self._pass_on(self._watchers.feed(text))
 
     def _pass_on(self, fed: Fed) -> None:
         if fed.forward:
-            self._send(fed.forward)
+            self._shown.send(fed.forward)
         if fed.flag is not None and self._on_flags is not None:
             self._on_flags([fed.flag])
-
-    def _send(self, text: str) -> None:
-        self._forward(self._chars, text)
-        self._chunks += 1
-        self._chars += len(text)
-        self._hash.update(text.encode("utf-8", "surrogatepass"))
 
     def _outcome(self, error: BaseException | None) -> Ended:
         is_whole = error is None and not self._is_let_go and not self._task.cancelled()
@@ -175,9 +163,7 @@ class ModelPerformance:
             result=msgspec.json.encode(Told(message, self._model.name, reply.finish)),
             error=None if error is None else self._secrets.text(describe(error)),
             usage=self._priced(reply.usage),
-            chunks=self._chunks,
-            chars=self._chars,
-            chunk_hash=self._hash.hexdigest() if self._chunks else "",
+            **self._shown.record(),
             tokens_after_stop=self._late_chunks,
             retry_seconds=retry,
         )

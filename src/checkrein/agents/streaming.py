@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from checkrein.agents.showing import Forward, Shown
 from checkrein.core.words import Outcome
 from checkrein.runtime import values
 from checkrein.runtime.secrets import Secrets
 from checkrein.runtime.spec import Ended
 
 Stream = AsyncIterator[Any] | Callable[[], AsyncIterator[Any]]
-
-Forward = Callable[[int, str], None]
 
 
 class StreamPerformance:
@@ -26,13 +24,12 @@ class StreamPerformance:
     def __init__(self, source: Stream, attempt: int, forward: Forward, *, secrets: Secrets) -> None:
         self._source = source
         self._attempt = attempt
-        self._forward = forward
+        self._shown = Shown(forward)
         self._secrets = secrets
         self._text = secrets.stream()
         self._items: list[Any] = []
         self._is_stopped = False
-        self._chunks = self._chars = self._late = 0
-        self._hash = hashlib.sha256()
+        self._late = 0
         self._task = asyncio.get_running_loop().create_task(self._read())
 
     async def ended(self) -> Ended:
@@ -91,13 +88,7 @@ class StreamPerformance:
     def _show(self, text: str) -> None:
         if text:
             self._items.append(text)
-            self._send(text)
-
-    def _send(self, text: str) -> None:
-        self._forward(self._chars, text)
-        self._chunks += 1
-        self._chars += len(text)
-        self._hash.update(text.encode("utf-8", "surrogatepass"))
+            self._shown.send(text)
 
     def _outcome(self, outcome: Outcome, error: str | None = None) -> Ended:
         is_text = bool(self._items) and all(isinstance(item, str) for item in self._items)
@@ -110,8 +101,6 @@ class StreamPerformance:
             outcome=outcome,
             result=self._secrets.json(result),
             error=None if error is None else self._secrets.text(error),
-            chunks=self._chunks,
-            chars=self._chars,
-            chunk_hash=self._hash.hexdigest() if self._chunks else "",
+            **self._shown.record(),
             tokens_after_stop=self._late,
         )

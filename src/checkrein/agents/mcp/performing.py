@@ -7,7 +7,6 @@ ended, or a person or `verify` finds out. Only a tool that changes nothing is si
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from checkrein.agents.mcp.answers import progress_line
 from checkrein.agents.mcp.connection import Connection
 from checkrein.agents.mcp.statement import MCPTool
 from checkrein.agents.mcp.tickets import Answered, BrokenOff, Ticket
+from checkrein.agents.showing import Forward, Shown
 from checkrein.agents.tool import path_of
 from checkrein.core.words import CallKind, Outcome
 from checkrein.errors import MCPUnavailable
@@ -37,8 +37,6 @@ TOLD: Final = (
     "It was told to stop, and MCP knows no answer to that: it may have happened, in part or in full. Its result will "
     "be dropped."
 )
-
-Forward = Callable[[int, str], None]
 
 
 def mcp_call(driver: Driver, tool: MCPTool, arguments: bytes, *, place: str = "", step: int | None = None) -> Spec:
@@ -98,13 +96,11 @@ class MCPPerformance:
         self._connection = connection
         self._tool = tool
         self._permit = permit
-        self._forward = forward
+        self._shown = Shown(forward)
         self._secrets = secrets
         self._on_late_end = on_late_end
         self._ticket = Ticket()
         self._is_stopped = False
-        self._chunks = self._chars = 0
-        self._hash = hashlib.sha256()
         loop = asyncio.get_running_loop()
         self._end: asyncio.Future[Ended] = loop.create_future()
         self._task = loop.create_task(self._call(), context=outside())
@@ -198,9 +194,7 @@ class MCPPerformance:
                 ended,
                 result=None if ended.result is None else self._secrets.json(ended.result),
                 error=None if ended.error is None else self._secrets.text(ended.error),
-                chunks=self._chunks,
-                chars=self._chars,
-                chunk_hash=self._hash.hexdigest() if self._chunks else "",
+                **self._shown.record(),
             )
         )
 
@@ -208,12 +202,9 @@ class MCPPerformance:
 
     def _show(self, done: float, total: float | None, message: str | None) -> None:
         line = self._secrets.text(progress_line(done, total, message))
-        if self._is_stopped or self._end.done() or self._chars + len(line) > MOST_PROGRESS:
+        if self._is_stopped or self._end.done() or self._shown.chars + len(line) > MOST_PROGRESS:
             return
-        self._forward(self._chars, line)
-        self._chunks += 1
-        self._chars += len(line)
-        self._hash.update(line.encode("utf-8", "surrogatepass"))
+        self._shown.send(line)
 
 
 def _ended(answered: Answered) -> Ended:
