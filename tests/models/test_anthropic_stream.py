@@ -128,8 +128,14 @@ def test_usage_counts_what_was_read_from_and_written_to_a_cache_as_input():
     )
 
     assert deltas == [
-        UsageDelta(Usage(input_tokens=330, output_tokens=1, cost_usd=None), final=False),
-        UsageDelta(Usage(input_tokens=330, output_tokens=42, cost_usd=None), final=True),
+        UsageDelta(
+            Usage(input_tokens=330, output_tokens=1, cost_usd=None, cached_tokens=300, cache_written_tokens=20),
+            final=False,
+        ),
+        UsageDelta(
+            Usage(input_tokens=330, output_tokens=42, cost_usd=None, cached_tokens=300, cache_written_tokens=20),
+            final=True,
+        ),
         Finished(Finish.STOP),
     ]
 

@@ -89,7 +89,9 @@ async def test_a_whole_reply_has_thinking_text_calls_and_usage():
     assert [(call.id, call.name) for call in message.calls] == [("toolu_1", "search"), ("toolu_2", "now")]
     assert bytes(message.calls[0].arguments).decode() == '{"q":"Kühe & Schafe","deep":{"é":["統計",null]}}'
     assert bytes(message.calls[1].arguments) == b"{}"
-    assert got.usage == Used(input_tokens=100, output_tokens=20, cost_usd=None)
+    assert got.usage == Used(
+        input_tokens=100, output_tokens=20, cost_usd=None, cached_tokens=64, cache_written_tokens=6
+    )
     assert got.finish is Finish.TOOL_CALLS
 
 

@@ -36,6 +36,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     effects: int = 0
     estimated: bool = False
     """Some of it was estimated, because a provider had not said it when it was stopped."""
+    cached_tokens: int = 0
+    """Of the input: what the provider had read before, and charges less for."""
+    cache_written_tokens: int = 0
+    """Of the input: what the provider keeps for the next time, and charges more for."""
 
     @property
     def tokens(self) -> int:
@@ -52,6 +56,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
             effects=self.effects + other.effects,
             estimated=self.estimated or other.estimated,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
         )
 
 

@@ -86,7 +86,18 @@ _decode: Final = msgspec.json.Decoder(_Event).decode
 class Reader:
     """Makes deltas of events, one answer long, and remembers them."""
 
-    __slots__ = ("_calls", "_input", "_output", "_said", "_text", "_thoughts", "is_complete", "is_finished")
+    __slots__ = (
+        "_cached",
+        "_calls",
+        "_input",
+        "_output",
+        "_said",
+        "_text",
+        "_thoughts",
+        "_written",
+        "is_complete",
+        "is_finished",
+    )
 
     def __init__(self) -> None:
         self.is_finished = False
@@ -99,6 +110,8 @@ class Reader:
         self._text = 0
         self._thoughts: list[Thought] = []
         self._input = 0
+        self._cached = 0
+        self._written = 0
         self._output = 0
 
     def read(self, event: bytes) -> list[Delta]:
@@ -210,6 +223,14 @@ class Reader:
         self._output = max(self._output, usage.output_tokens or 0)
         if not self._input and not self._output:
             return []
-        said = Usage(input_tokens=self._input, output_tokens=self._output, cost_usd=None)
+        self._cached = max(self._cached, usage.cache_read_input_tokens or 0)
+        self._written = max(self._written, usage.cache_creation_input_tokens or 0)
+        said = Usage(
+            input_tokens=self._input,
+            output_tokens=self._output,
+            cost_usd=None,
+            cached_tokens=self._cached,
+            cache_written_tokens=self._written,
+        )
         # No request is free of input: a server that says so has not counted it, and it is estimated instead.
         return [UsageDelta(said, final=final and self._input > 0)]

@@ -38,6 +38,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from checkrein.errors import ModelUnavailable
+from checkrein.models import prices
 from checkrein.models.proxies import proxy_for
 
 if TYPE_CHECKING:
@@ -123,8 +124,9 @@ class Client:
             await self._keeper.aclose()
 
     async def _start(self) -> aiohttp.ClientSession:
-        # To import the library, and to read the certificates of all authorities, takes too long for an event loop.
-        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        # To import the library, and to read the prices that the first answer will ask for, takes too long for an event
+        # loop.
+        await asyncio.to_thread(_prepare)
         if self._session is None:
             # Before it ends, an event loop closes the generators that are open on it, and so what this one holds.
             self._keeper = self._keep()
@@ -314,6 +316,11 @@ def _abort(connection: aiohttp.connector.Connection | None) -> None:
         transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
     # `close` would first send what is left of the request, to a server that may not be reading it.
     transport.abort()
+
+
+def _prepare() -> None:
+    importlib.import_module("aiohttp")
+    prices.prepare()
 
 
 def _timeout(connect: float) -> aiohttp.ClientTimeout:

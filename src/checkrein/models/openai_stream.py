@@ -71,10 +71,15 @@ class _Choice(msgspec.Struct, frozen=True, gc=False):
     finish_reason: str | None = None
 
 
+class _Read(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost: float | None = None
+    prompt_tokens_details: _Read | None = None
 
 
 class _Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -197,4 +202,10 @@ def _add_parts(parts: list[_Part], deltas: list[Delta]) -> None:
 
 
 def _usage(used: _Usage) -> Usage:
-    return Usage(input_tokens=used.prompt_tokens or 0, output_tokens=used.completion_tokens or 0, cost_usd=used.cost)
+    cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details is not None else None
+    return Usage(
+        input_tokens=used.prompt_tokens or 0,
+        output_tokens=used.completion_tokens or 0,
+        cost_usd=used.cost,
+        cached_tokens=min(cached or 0, used.prompt_tokens or 0),
+    )

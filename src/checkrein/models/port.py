@@ -311,4 +311,6 @@ def _most(earlier: Usage | None, later: Usage) -> Usage:
         later,
         input_tokens=max(earlier.input_tokens, later.input_tokens),
         output_tokens=max(earlier.output_tokens, later.output_tokens),
+        cached_tokens=max(earlier.cached_tokens, later.cached_tokens),
+        cache_written_tokens=max(earlier.cache_written_tokens, later.cache_written_tokens),
     )

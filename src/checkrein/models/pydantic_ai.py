@@ -80,7 +80,13 @@ class PydanticAIModel:
                 usage = stream.usage
                 said = usage() if callable(usage) else usage
                 yield UsageDelta(
-                    Usage(input_tokens=said.input_tokens or 0, output_tokens=said.output_tokens or 0, cost_usd=None)
+                    Usage(
+                        input_tokens=said.input_tokens or 0,
+                        output_tokens=said.output_tokens or 0,
+                        cost_usd=None,
+                        cached_tokens=said.cache_read_tokens or 0,
+                        cache_written_tokens=said.cache_write_tokens or 0,
+                    )
                 )
                 yield Finished(_FINISH.get(stream.finish_reason or "", Finish.TOOL_CALLS if indexes else Finish.STOP))
         except (exceptions.AgentRunError, exceptions.UserError) as error:
