@@ -128,6 +128,18 @@ async def test_writing_a_chunk_again_changes_nothing(journal: Journal):
     assert len(await journal.read("r")) == 1
 
 
+async def test_text_of_several_runs_is_kept_together_whatever_becomes_of_one(journal: Journal):
+    await driven(journal)
+    await journal.create(created("other"))
+
+    await journal.write_all_chunks({
+        "r": [Chunk("a", 0, "hello")], "nobody": [Chunk("a", 0, "x")], "other": [Chunk("b", 0, "you")]
+    })  # fmt: skip
+
+    assert await journal.chunks("r", "a") == (Chunk("a", 0, "hello"),)
+    assert await journal.chunks("other", "b") == (Chunk("b", 0, "you"),)
+
+
 async def test_text_of_a_run_that_is_not_there_is_refused(journal: Journal):
     with pytest.raises(RunNotFound):
         await journal.write_chunks("nobody", [Chunk("a", 0, "x")])

@@ -46,7 +46,7 @@ class _Answering:
         inner = ModelPerformance(
             model,
             await request,
-            lambda offset, text: driver.chunk(permit.call, offset, text),
+            driver.shows(permit),
             secrets=driver.secrets,
         )
         try:

@@ -89,7 +89,7 @@ class Context:
             return ModelPerformance(
                 asked,
                 Request(instructions, told, output_schema=schema, settings=settings or Settings()),
-                lambda offset, text: self._driver.chunk(permit.call, offset, text),
+                self._driver.shows(permit),
                 secrets=self._driver.secrets,
             )
 
@@ -203,7 +203,7 @@ class Context:
             return StreamPerformance(
                 source,
                 permit.attempt,
-                lambda offset, text: self._driver.chunk(permit.call, offset, text),
+                self._driver.shows(permit),
                 secrets=self._driver.secrets,
             )
 

@@ -169,7 +169,7 @@ class Play:
             return ModelPerformance(
                 agent.model,
                 request(permit.instruction),
-                lambda offset, text: driver.chunk(permit.call, offset, text),
+                driver.shows(permit),
                 secrets=driver.secrets,
                 watchers=watchers,
                 on_flags=lambda flags: self._flagged(permit.call, flags),

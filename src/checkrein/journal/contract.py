@@ -13,7 +13,8 @@ Nothing here knows what an event means beyond the sets in `core.events`; the rul
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Container, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Self
 
@@ -23,6 +24,7 @@ from checkrein.core.effects import Effect
 from checkrein.core.events import Event, RunCreated
 from checkrein.core.state import State
 from checkrein.core.words import TERMINAL, EffectState, Status
+from checkrein.errors import JournalError
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -281,6 +283,12 @@ class Journal(ABC):
     @abstractmethod
     async def write_chunks(self, run: str, chunks: Sequence[Chunk]) -> None:
         """Keep streamed text. Writing a chunk again changes nothing. Not part of the chain."""
+
+    async def write_all_chunks(self, chunks: Mapping[str, Sequence[Chunk]]) -> None:
+        """Keep streamed text of several runs. What cannot be kept of one keeps no other from being kept."""
+        for run, of_run in chunks.items():
+            with suppress(JournalError):
+                await self.write_chunks(run, of_run)
 
     @abstractmethod
     async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[Chunk, ...]:

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -163,6 +164,8 @@ class Driver:
             if not self.state.is_finished:
                 desk.start(self._play())
             await self._obey_until_over()
+            if self._owes_an_answer():
+                raise OwnershipLost
         except LOST:
             desk.lose()
             await hand_over(desk)
@@ -173,6 +176,10 @@ class Driver:
             raise
         finally:
             await surely(self._stop_everything())
+
+    def _owes_an_answer(self) -> bool:
+        """Whether somebody has ended the run by force, and asks what became of the calls that were in flight here."""
+        return any(self.lease.epoch in doubt.unanswered for doubt in self._desk.scribe.committed.doubts.values())
 
     def lose_lease(self) -> None:
         """The lease runs out: begin nothing more, and stop every call before somebody else can claim the run."""
@@ -603,10 +610,9 @@ class Driver:
             self._past.steps.add(event.id)
             self._desk.scribe.note(msgspec.structs.replace(event, at=self._desk.now()))
 
-    def chunk(self, call: str, offset: int, text: str) -> None:
-        """A piece of streamed text: shown at once, kept soon."""
-        live = self.state.live.get(call)
-        self._on_chunk(self.run, stream_of(call, 1 if live is None else live.attempt), offset, text)
+    def shows(self, permit: Permit) -> Callable[[int, str], None]:
+        """Whoever is to be told the pieces of a call's text, with their offsets: they are shown at once, kept soon."""
+        return partial(self._on_chunk, self.run, stream_of(permit.call, permit.attempt))
 
     def flag(self, call: str, watcher: str, what: str, offset: int, action: str) -> None:
         """A watcher has noticed something; what it asks for is done at once."""

@@ -51,7 +51,7 @@ def mcp_call(driver: Driver, tool: MCPTool, arguments: bytes, *, place: str = ""
             tool.source.connection(driver.stage),
             tool,
             permit,
-            lambda offset, text: driver.chunk(permit.call, offset, text),
+            driver.shows(permit),
             secrets=driver.secrets,
             on_late_end=lambda: _tell_late(driver, permit.call),
         )

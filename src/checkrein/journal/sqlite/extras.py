@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
@@ -11,6 +12,7 @@ import msgspec
 
 from checkrein.core.evolve import FOLD_VERSION
 from checkrein.core.state import State
+from checkrein.errors import RunNotFound
 from checkrein.journal import refusals
 from checkrein.journal.contract import Chunk
 from checkrein.journal.sqlite.jobs import Job, Lane, Transaction
@@ -49,6 +51,24 @@ class WriteChunks(Job[None]):
         if tx.is_full:
             raise refusals.full(self._path)
         tx.cursor.executemany(PUT_CHUNK, [(key, chunk.call, chunk.offset, chunk.text) for chunk in self._chunks])
+
+
+class WriteAllChunks(Job[None]):
+    is_dispensable = True
+
+    def __init__(self, chunks: Mapping[str, Sequence[Chunk]], path: str) -> None:
+        self._chunks = chunks
+        self._path = path
+
+    def perform(self, tx: Transaction) -> None:
+        if tx.is_full:
+            raise refusals.full(self._path)
+        rows: list[tuple[int, str, int, str]] = []
+        for run, chunks in self._chunks.items():
+            with suppress(RunNotFound):
+                key = key_of(tx.cursor, run)
+                rows += [(key, chunk.call, chunk.offset, chunk.text) for chunk in chunks]
+        tx.cursor.executemany(PUT_CHUNK, rows)
 
 
 class SaveSnapshot(Job[None]):

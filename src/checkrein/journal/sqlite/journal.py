@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from checkrein.journal.bells import Changes, Follower, Tower
 from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope, Wants
 from checkrein.journal.sqlite import effects, extras, fences, file, leases, queries, trouble
 from checkrein.journal.sqlite.events import Append, Create, find
-from checkrein.journal.sqlite.extras import SaveSnapshot, WriteChunks
+from checkrein.journal.sqlite.extras import SaveSnapshot, WriteAllChunks, WriteChunks
 from checkrein.journal.sqlite.jobs import Lane, Transaction
 from checkrein.journal.sqlite.reader import Reader
 from checkrein.journal.sqlite.reserve import Reserve
@@ -181,6 +181,9 @@ class SqliteJournal(Journal):
 
     async def write_chunks(self, run: str, chunks: Sequence[Chunk]) -> None:
         await self._writer.submit(WriteChunks(run, chunks, self._path))
+
+    async def write_all_chunks(self, chunks: Mapping[str, Sequence[Chunk]]) -> None:
+        await self._writer.submit(WriteAllChunks(chunks, self._path))
 
     async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[Chunk, ...]:
         return await self._reader.ask(extras.read_chunks, run, call, after)
