@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from checkrein import Agent, Receipt, Run, Runtime
+from checkrein import Agent, Context, Receipt, Run, Runtime, agent
 from checkrein.agents import retrying
 from checkrein.core.events import CallFinished, RetryScheduled
 from checkrein.core.words import Status
 from checkrein.errors import ModelRateLimited, ModelUnauthorised, ModelUnavailable
 from checkrein.models import Assistant, Failure, Note, ScriptedModel, Turn
 from checkrein.models.history import GO_ON
+from checkrein.runtime.spec import Program
 from tests.control.test_runtime import until, until_status
 
 pytestmark = pytest.mark.anyio
@@ -148,3 +149,62 @@ def test_waits_grow_and_end() -> None:
     assert waits[4] is None
     assert all(0.5 * 2**n <= (wait or 0) <= 1.5 * 2**n for n, wait in enumerate(waits[:4]))
     assert retrying.Retries().after(ModelRateLimited("Later.", retry_after=4000.0, may_retry=True)) is None
+
+
+def a_program(model: ScriptedModel) -> Program:
+    @agent(name="asks", model=model)
+    async def asks(ctx: Context, goal: str) -> str:
+        return str((await ctx.model(goal)).text)
+
+    return asks
+
+
+async def test_the_model_of_a_program_is_asked_again_too_where_that_may_help(runtime: Runtime) -> None:
+    run = await runtime.start(a_program(ScriptedModel([Turn("Hello.", fails=limited(0.05, 2))])), "Say hello.")
+
+    assert await run.result() == "Hello."
+    assert [event.attempt for event in await retries(runtime, run)] == [2, 3]
+
+
+async def test_a_program_whose_model_fails_needs_you_and_goes_on_when_it_is_mended(runtime: Runtime) -> None:
+    refused = Failure(ModelUnauthorised("The key was refused."), times=1)
+    run = await runtime.start(a_program(ScriptedModel([Turn("Hello.", fails=refused)])), "Say hello.")
+
+    await until_status(run, Status.PAUSED)
+
+    (waiting,) = (await run.state()).waiting()
+    assert waiting.kind == "model_unauthorised"
+    await run.resume("now with a new key")
+    assert await run.result() == "Hello."
+
+
+@pytest.mark.parametrize("is_program", [True, False])
+async def test_what_was_mended_is_not_asked_for_again_after_a_restart(tmp_path: Path, is_program: bool) -> None:
+    """D29"""
+    store = f"sqlite:///{tmp_path}/runs.db"
+
+    def made(times: int) -> Program:
+        refused = Failure(ModelUnauthorised("The key was refused."), times=times) if times else None
+        model = ScriptedModel([Turn("Hello. " * 500, fails=refused)], tokens_per_second=20)
+        return a_program(model) if is_program else Agent("asks", model=model)
+
+    async with Runtime(store) as first:
+        run = await first.start(made(1), "Say hello.")
+        await until_status(run, Status.PAUSED)
+        await run.resume()
+        await streaming(run)
+
+    async with Runtime(store, agents=[made(0)]) as second:
+        again = await second.get(run.id)
+        await streaming(again)
+        events = [record.event for record in await second.journal.read(run.id)]
+        await again.cancel()
+
+    assert len([event for event in events if getattr(event, "needs", None) is not None]) == 1
+
+
+async def streaming(run: Run) -> None:
+    """Return when the model is at work."""
+    async with asyncio.timeout(30):
+        while not (state := await run.state()).live or state.status is not Status.RUNNING:
+            await asyncio.sleep(0.01)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from checkrein.agents.asking import ModelPerformance
 from checkrein.agents.mcp.performing import mcp_call
 from checkrein.agents.mcp.statement import MCPTool
+from checkrein.agents.mending import mend
 from checkrein.agents.plan import Plan
+from checkrein.agents.questions import question
 from checkrein.agents.redacting import redacted_messages
 from checkrein.agents.streaming import Stream, StreamPerformance
 from checkrein.agents.threads import told_of
@@ -28,10 +29,11 @@ from checkrein.agents.tooling import check_undo, tool_call
 from checkrein.core.words import CallKind, OnPause
 from checkrein.errors import CallFailed, MisuseError
 from checkrein.models.history import repair
-from checkrein.models.messages import Assistant, Message, Request, Settings, User, as_json
+from checkrein.models.messages import Assistant, Message, Settings, User, as_json
 from checkrein.models.port import Model
 from checkrein.models.registry import resolve
 from checkrein.runtime import values
+from checkrein.runtime.calling import Result
 from checkrein.runtime.driver import Driver
 from checkrein.runtime.spec import Performance, Permit, Program, Spec
 
@@ -77,32 +79,32 @@ class Context:
         """Ask a model and return its answer: an `Assistant` with `text`, or, with `output`, a value of that type.
 
         Without `model` the one of the agent is asked. An instruction that a person has given meanwhile goes with it.
+        It is asked again by itself where that may help. A failure that a person can mend pauses the run, and it is
+        asked anew when they resume it; any other raises `CallFailed`.
         """
         asked = self._model(model)
         history = repair([User(messages)] if isinstance(messages, str) else list(messages))
         history = redacted_messages(self._driver.secrets, history)
         adapter = None if output is None else _adapter(output)
         schema = None if adapter is None else as_json(adapter.json_schema())
-
-        def perform(permit: Permit) -> Performance:
-            told = history if permit.instruction is None else repair([*history, User(permit.instruction)])
-            return ModelPerformance(
+        result: Result | None = None
+        while result is None:
+            spec = question(
+                self._driver,
                 asked,
-                Request(instructions, told, output_schema=schema, settings=settings or Settings()),
-                self._driver.shows(permit),
-                secrets=self._driver.secrets,
+                history,
+                instructions=instructions,
+                output_schema=schema,
+                settings=settings or Settings(),
+                step=_step.get(),
             )
-
-        arguments = msgspec.json.encode({"instructions": instructions, "messages": history})
-        spec = Spec(
-            kind=CallKind.MODEL,
-            name=asked.name,
-            perform=perform,
-            arguments=arguments,
-            step=_step.get(),
-            carries=True,
-        )
-        told = told_of((await self._driver.call(spec)).value)
+            try:
+                result = await self._driver.call(spec)
+            except CallFailed as failed:
+                await mend(self._driver, failed)
+                if failed.instruction is not None:
+                    history = repair([*history, User(failed.instruction)])
+        told = told_of(result.value)
         message = Assistant("") if told is None else told.message
         if adapter is None:
             return message

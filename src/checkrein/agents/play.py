@@ -11,6 +11,7 @@ import msgspec
 from checkrein.agents.asking import ModelPerformance, Told
 from checkrein.agents.mcp.performing import mcp_call
 from checkrein.agents.mcp.supply import Supply
+from checkrein.agents.mending import mend
 from checkrein.agents.plan import PLAN_TOOL, Plan
 from checkrein.agents.retrying import Retries
 from checkrein.agents.threads import SEPARATOR, history_of_thread, told_of
@@ -19,14 +20,7 @@ from checkrein.agents.watchers.contract import Flag
 from checkrein.agents.watchers.several import watch
 from checkrein.core.events import Need
 from checkrein.core.words import CallKind, Status
-from checkrein.errors import (
-    CallFailed,
-    Interrupted,
-    ModelNotFound,
-    ModelRateLimited,
-    ModelUnauthorised,
-    ModelUnavailable,
-)
+from checkrein.errors import CallFailed, Interrupted
 from checkrein.models.history import Fate, Growing, result_of
 from checkrein.models.messages import (
     Message,
@@ -46,11 +40,6 @@ if TYPE_CHECKING:
 
 NOT_PERMITTED: Final = "Not done: what this run was allowed is used up. Answer with what you have."
 PENDING: Final = "Waits for a person's approval. Go on with other work; you will be told what became of it."
-
-_MENDABLE: Final = {
-    kind.code: kind.remedy for kind in (ModelUnauthorised, ModelNotFound, ModelRateLimited, ModelUnavailable)
-}
-"""Failures that a person can mend, and how."""
 
 
 class Play:
@@ -132,7 +121,7 @@ class Play:
             if failed.error == "cap_reached":
                 return await self._last_word(failed)
             self._heard(failed.instruction)
-            await self._mend(failed)
+            await mend(self._driver, failed)
             return None
         self._heard(result.instruction)
         told = told_of(result.value)
@@ -202,13 +191,6 @@ class Play:
     def _flagged(self, call: str, flags: Sequence[Flag]) -> None:
         for flag in flags:
             self._driver.flag(call, flag.watcher, flag.what, flag.offset, flag.action)
-
-    async def _mend(self, failed: CallFailed) -> None:
-        """What a person can mend pauses the run instead of failing it."""
-        code = failed.error.partition(":")[0]
-        if code not in _MENDABLE:
-            raise failed
-        await self._driver.need(Need(code=code, what=failed.message, remedy=_MENDABLE[code]))
 
     def _final(self, told: Told) -> bytes | None:
         """The result as JSON; None when the answer does not fit what was asked for, and the model was told so."""

@@ -513,10 +513,15 @@ class Driver:
         )
         return await self._desk.try_to(command)
 
-    async def need(self, need: Need) -> None:
-        """Pause the run until a person has given it what it needs and resumed it."""
+    async def need(self, need: Need, *, about: str = "") -> None:
+        """Pause the run until a person has given it what it needs and resumed it.
+
+        `about` names the call because of which it is needed: when the program is played again, that was asked for.
+        """
         desk = self._desk
-        await desk.try_to(c.PauseRun(id=desk.new_id("need"), at=desk.now(), by=RUNTIME, reason=need.what, needs=need))
+        verb = f"need.{about}" if about else desk.new_id("need")
+        if verb not in self._past.steps:
+            await desk.try_to(c.PauseRun(id=verb, at=desk.now(), by=RUNTIME, reason=need.what, needs=need))
         await desk.gate()
 
     async def until_it_may_go_on(self) -> None:
