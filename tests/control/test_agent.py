@@ -16,7 +16,7 @@ from checkrein import Agent, Elapsed, Receipt, Runtime, Turns, current_call, too
 from checkrein.control.verbs import Control
 from checkrein.core.events import CallChecked, CallFinished, CallStarted, PlanPublished, StepFinished, StepStarted
 from checkrein.core.words import Answer, CallKind, EffectState, Outcome, Status
-from checkrein.errors import MisuseError
+from checkrein.errors import MisuseError, Refused
 from checkrein.journal import open_journal
 from checkrein.models import Note, ScriptedModel, ToolResult, Turn, User
 from checkrein.runtime.identity import this_process
@@ -280,6 +280,12 @@ async def test_a_tool_that_can_verify_helps_to_decide_about_a_call_in_doubt(
 
         assert checked.answer is Answer.DID_NOT_HAPPEN
         assert (await run.state()).waiting()[0].kind == "in_doubt"
+        await run.check(checked.call, by="alice")
+        async with asyncio.timeout(30):
+            while sum(isinstance(r.event, CallChecked) for r in await runtime.journal.read(run.id)) < 2:
+                await asyncio.sleep(0.01)
+        with pytest.raises(Refused, match="not in doubt"):
+            await run.check("c99")
         await run.resolve(checked.call, "happened", result="sent")
         assert await run.result() == "Done."
 

@@ -101,7 +101,7 @@ def test_an_event_says_its_type_who_made_it_and_when(kind: type[Event]) -> None:
 
 
 def test_there_are_the_event_types_that_the_design_names_and_no_others() -> None:
-    also = {"version.chosen", "call.checked"}
+    also = {"version.chosen", "call.checked", "check.asked"}
     assert {tag(kind) for kind in EVENTS} == set(re.findall(r"\w+\.\w+", TYPES)) | also
     assert len(EVENTS) == len({tag(kind) for kind in EVENTS})
 
@@ -124,7 +124,7 @@ def test_what_happened_is_a_fact() -> None:
     assert facts == {
         "run.created", "plan.published", "step.started", "step.finished", "call.finished", "call.answered",
         "effect.settled", "effect.undone", "effect.in_doubt", "effect.left", "reason.added", "watcher.flagged",
-        "retry.scheduled", "version.chosen", "call.checked",
+        "retry.scheduled", "version.chosen", "call.checked", "check.asked",
     }  # fmt: skip
 
 

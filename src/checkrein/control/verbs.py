@@ -20,7 +20,7 @@ from checkrein.control.redacting import redacted_command
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
-from checkrein.core.events import CallFinished, Event, ReasonAdded, VerbAccepted, VerbSettled
+from checkrein.core.events import CallFinished, CheckAsked, Event, ReasonAdded, VerbAccepted, VerbSettled
 from checkrein.core.evolve import evolve
 from checkrein.core.orders import Settle, obstacle, orders
 from checkrein.core.receipts import Receipt
@@ -192,6 +192,20 @@ class Control:
         return await self._decide(
             run, lambda at, _, __, effects: c.RetryUndo(at=at, effect=effect, effects=effects, **stamp)
         )
+
+    async def check(self, run: str, call: str, *, by: str) -> State:
+        """Have the tool of a call in doubt asked once more whether it happened. What it says comes as `call.checked`.
+
+        Raises `Refused` when there is no such doubt, or nobody at work who could ask the tool.
+        """
+        state = await self._journal.load(run)
+        if call not in state.doubts:
+            raise Refused(f"Call {call} of run {run} is not in doubt.", code="not_in_doubt", run=run, status=state.status)
+        if state.is_finished or not await self._is_driven(run):
+            sentence = f"Nobody is at work on run {run} who could ask the tool; decide by what it said before."
+            raise Refused(sentence, code="nobody_at_work", run=run, status=state.status)
+        await self._journal.append(run, [CheckAsked(id=_new_id(), at=self._clock(), call=call, by=by)], after=0)
+        return state
 
     async def add_reason(self, run: str, reason: str, *, by: str, note: str = "") -> None:
         """Say why a run was stopped, also afterwards."""

@@ -176,6 +176,13 @@ class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):
     error: str | None = None
 
 
+class CheckAsked(Event, frozen=True, kw_only=True, tag="check.asked"):
+    """A person wants the tool of a call in doubt to be asked once more whether it happened."""
+
+    call: str
+    by: str
+
+
 class CallChecked(Event, frozen=True, kw_only=True, tag="call.checked"):
     """The tool was asked whether a call in doubt happened. It helps a person to decide, and decides nothing itself."""
 
@@ -326,7 +333,7 @@ class RetryScheduled(Event, frozen=True, kw_only=True, tag="retry.scheduled"):
 
 EVENTS: Final[tuple[type[Event], ...]] = (
     RunCreated, RunStarted, RunFinished, PlanPublished, StepStarted, StepFinished, VersionChosen,
-    CallStarted, CallFinished, CallAnswered, CallChecked, CallResolved,
+    CallStarted, CallFinished, CallAnswered, CheckAsked, CallChecked, CallResolved,
     EffectOpened, EffectSettled, EffectUndone, EffectInDoubt, EffectLeft, EffectReopened,
     VerbAccepted, VerbSettled, ReasonAdded, InstructionDelivered,
     ApprovalRequested, ApprovalDecided, ConditionTripped, WatcherFlagged, RetryScheduled,
@@ -347,6 +354,7 @@ cancel must never lose a race against the permits of a busy run."""
 
 UNOWNED: Final[frozenset[type[Event]]] = frozenset({
     RunCreated, VerbAccepted, ApprovalDecided, CallResolved, EffectSettled, EffectLeft, EffectReopened, ReasonAdded,
+    CheckAsked,
 })  # fmt: skip
 """Events that may be appended without holding the run's lease (without an epoch)."""
 

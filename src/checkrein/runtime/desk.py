@@ -14,6 +14,7 @@ from checkrein.core.events import (
     DECIDING,
     ApprovalDecided,
     CallFinished,
+    CheckAsked,
     EffectLeft,
     EffectReopened,
     EffectUndone,
@@ -60,6 +61,8 @@ class Desk:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.decisions: dict[str, ApprovalDecided] = {}
         """What people have said about approvals since this driver began."""
+        self.checked: set[str] = set()
+        """Calls in doubt whose tool has been asked whether they happened."""
         self.wanted: set[str] = set()
         """Effects whose undo a person has asked for on its own."""
         self._clock = clock
@@ -136,6 +139,8 @@ class Desk:
                 self.decisions[call] = record.event
             case RunStarted(epoch=epoch) if epoch > self.lease.epoch:
                 self.lose()
+            case CheckAsked(call=call):
+                self.checked.discard(call)
             case EffectReopened(effect=effect, undo=True):
                 self.wanted.add(effect)
             case EffectUndone(effect=effect) | EffectLeft(effect=effect):

@@ -118,7 +118,6 @@ class Driver:
         self._holds = holds
         self._answering: set[str] = set()
         self._answers: dict[str, str] = {}
-        self._checked: set[str] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._tried_at = 0
         self._versions: dict[str, bool] = {}
@@ -406,10 +405,11 @@ class Driver:
             await flight.performance.go_on()
 
     def _check_doubts(self) -> None:
-        """Ask the tools of calls in doubt whether they happened, once each, as a help for whoever decides."""
+        """Ask the tools of calls in doubt whether they happened, once each and when a person wants to know, as a help for
+        whoever decides."""
         for call, doubt in self.state.doubts.items():
-            if doubt.person and doubt.effect is not None and call not in self._checked:
-                self._checked.add(call)
+            if doubt.person and doubt.effect is not None and call not in self._desk.checked:
+                self._desk.checked.add(call)
                 self._desk.start(self._check(call))
 
     async def _check(self, call: str) -> None:
