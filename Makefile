@@ -4,6 +4,7 @@
 VENV  := .venv
 RUN   := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-for
+TSC   := 5.9.3
 PIP   := $(RUN) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 # Outside settings must not change what runs here: an active environment, a PYTHONPATH, a home-made prefix.
@@ -21,13 +22,27 @@ help: ## this list
 demo: $(STAMP) ## a tour that plays by itself in a minute; needs no key and no network
 	@$(RUN) -m checkrein.demo
 
-test: $(STAMP) ## every test except the torture ones
+test: $(STAMP) chromium ## every test except the torture ones
 	@$(RUN) -m pytest --durations=5
 
 check: $(STAMP) ## lint, formatting and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	@if command -v npx > /dev/null; then \
+	    echo "tsc -p src/checkrein/ui/jsconfig.json"; \
+	    npx --yes --loglevel=error --package=typescript@$(TSC) tsc -p src/checkrein/ui/jsconfig.json; \
+	else echo "There is no Node here: the types of the page are not checked."; fi
+
+# Tests of the page drive a Chromium of the system. Where none can be had they are skipped, and say so.
+.PHONY: chromium
+chromium:
+	@if ! command -v chromium chromium-browser google-chrome > /dev/null && [ "$$(id -u)" = 0 ] && \
+	    command -v apt-get > /dev/null; then \
+	    echo "Installing chromium, which tests of the page need ..."; \
+	    apt-get install -qq -y --no-install-recommends chromium > /dev/null 2>&1 || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } || true; \
+	fi
 
 bench: $(STAMP) ## measure, and print what was measured
 	@$(RUN) -m bench
