@@ -138,7 +138,7 @@ def test_cancel_names_what_it_undoes_and_where_partial_work_goes() -> None:
     story.did("draft", "lock")
 
     assert story.consequence(Verb.CANCEL) == (
-        "stops now, undoes 2 open effects (draft, lock), partial work saves to the thread"
+        "stops now, undoes draft and lock, partial work saves to the thread"
     )
 
 
@@ -156,7 +156,7 @@ def test_cancel_names_what_it_cannot_undo_and_what_is_in_doubt() -> None:
     story.crashes_in("charge")
 
     assert story.consequence(Verb.CANCEL) == (
-        "stops now, undoes 1 open effect (draft), charge may have happened, cannot undo sent, "
+        "stops now, undoes draft, charge may have happened, cannot undo sent, "
         "partial work saves to the thread"
     )
 
@@ -165,7 +165,7 @@ def test_cancel_names_at_most_three_effects_and_each_once() -> None:
     story = Story()
     story.did("a", "b", "c", "d", "e")
 
-    assert "undoes 5 open effects (a, b, c and 2 more)" in story.consequence(Verb.CANCEL)
+    assert "undoes a, b, c and 2 more" in story.consequence(Verb.CANCEL)
 
 
 def test_while_it_cancels_the_button_names_what_it_waits_for() -> None:

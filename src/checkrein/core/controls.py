@@ -83,7 +83,7 @@ def _cancel(state: State, effects: Sequence[Effect]) -> str:
     kept = [e for e in effects if e.state is EffectState.OPEN and e.undo is None]
     parts = [
         "stops now",
-        _counted("undoes", undone, "open effect"),
+        f"undoes {_names(e.what for e in undone)}" if undone else "",
         f"{_names(e.what for e in doubtful)} may have happened" if doubtful else "",
         f"cannot undo {_names(e.what for e in kept)}" if kept else "",
         "partial work saves to the thread",
@@ -113,16 +113,11 @@ def _clause(verb: str, calls: Sequence[LiveCall], rest: str = "") -> str:
     return f"{verb} {_names(call.name for call in calls)}{rest}" if calls else ""
 
 
-def _counted(verb: str, effects: Sequence[Effect], noun: str) -> str:
-    if not effects:
-        return ""
-    return f"{verb} {len(effects)} {_plural(noun, len(effects))} ({_names(e.what for e in effects)})"
-
-
 def _names(names: Iterable[str]) -> str:
-    """At most three names, in the order they came, each once."""
+    """`a, b and c`: at most three names, in the order they came, each once."""
     unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")
+    *first, last = unique if len(unique) <= 3 else [*unique[:3], f"{len(unique) - 3} more"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _plural(noun: str, count: int) -> str:

@@ -17,7 +17,7 @@ def controls(**changes: Control) -> dict[Verb, Control]:
         Verb.PAUSE: Control(True, "waits for score_churn, then holds"),
         Verb.RESUME: Control(False, "it is running"),
         Verb.REDIRECT: Control(True, "stops score_churn, keeps 2 finished steps"),
-        Verb.CANCEL: Control(True, "stops now, undoes 2 open effects (draft, lock), partial work saves to the thread"),
+        Verb.CANCEL: Control(True, "stops now, undoes draft and lock, partial work saves to the thread"),
         Verb.ASK: Control(True, "answers from a copy of the context, the run goes on"),
     }
     return {**usual, **{Verb(name): control for name, control in changes.items()}}

@@ -189,7 +189,7 @@ async def test_a_cancel_asks_nothing_and_shows_its_receipt(runtime: Runtime, log
     )
     async with on_screen(runtime, run) as seen:
         await seen.until_true(lambda: "tick" in lines(log))
-        await seen.until("make_draft open, cancel undoes it", "undoes 1 open effect (make_draft)")
+        await seen.until("make_draft open, cancel undoes it", "undoes make_draft")
 
         await seen.keys("c")
         await seen.until("■ Cancelled", "Stopped in", "0 tokens after the stop", "Undone: make_draft", "q  Leave")

@@ -51,7 +51,7 @@ def test_each_control_names_its_consequence():
 
     assert any(line.strip().startswith("p  Pause     waits for score_churn, then holds") for line in lines)
     assert any("stops score_churn, keeps 2 finished steps" in line for line in lines)
-    assert any("stops now, undoes 2 open effects (draft, lock), partial work saves" in line for line in lines)
+    assert any("stops now, undoes draft and lock, partial work saves" in line for line in lines)
 
 
 def test_a_control_that_is_not_possible_looks_so_and_says_why():
