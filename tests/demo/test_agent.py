@@ -73,8 +73,8 @@ async def test_a_cancel_while_it_scores_ends_tool_and_child_and_undoes_draft_and
     assert isinstance(receipt, Receipt)
     assert [(call.name, call.now) for call in receipt.calls] == [("score_churn", Outcome.KILLED)]
     assert {effect.what for effect in receipt.effects if effect.now is EffectState.UNDONE} == {
-        "create_draft",
-        "take_lock",
+        "the draft to account-team@example.com",
+        "the lock on the revenue table",
     }
     assert (children(folder), drafts(folder), locks(folder)) == ([], [], 0)
     stopped_at = clicked_at + (receipt.timing_ms.calls_stopped or 0) / 1000

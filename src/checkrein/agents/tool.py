@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import string
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Literal, TypeGuard, overload
+
+import msgspec
 
 from checkrein.core.words import OnPause
 from checkrein.errors import MisuseError
@@ -36,7 +39,9 @@ class Tool:
         approval: ApprovalRule | Literal[False] | None = None,
         timeout: float | None = None,
         verify: Callable[..., Any] | None = None,
+        changes: str = "",
     ) -> None:
+        """`changes` says in a person's words what a call changes: `the draft to {to}`, with arguments in braces."""
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", "tool"))
         self.description = description or inspect.getdoc(function) or ""
@@ -47,6 +52,7 @@ class Tool:
         self.isolation: Isolation = isolation
         self.timeout_seconds = timeout
         self.verify = verify
+        self.changes = changes
         self._approval = approval
         self.__wrapped__ = function  # a worker that looks for the function finds this, and sees what is in it
         self.__doc__ = function.__doc__
@@ -77,6 +83,33 @@ class Tool:
                 raise MisuseError(
                     f"Tool {self.name} takes {parameter.name}; give it a name that begins with a letter, for the model."
                 )
+
+        self._check_changes()
+
+    def _check_changes(self) -> None:
+        known = inspect.signature(self.function).parameters
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(self.changes) if field is not None]
+        except ValueError as error:
+            raise MisuseError(
+                f"Tool {self.name} says changes={self.changes!r}, which cannot be read: {error}."
+            ) from None
+        for field in fields:
+            if field not in known:
+                raise MisuseError(
+                    f"Tool {self.name} says changes={self.changes!r}, but takes no argument {field!r}; "
+                    f"it takes: {', '.join(known) or 'none'}."
+                )
+
+    def what(self, arguments: bytes) -> str:
+        """What a call with these JSON arguments changes, in words; the tool's name if its author gives none."""
+        if not self.changes:
+            return self.name
+        given = {name: _brief(value) for name, value in msgspec.json.decode(arguments).items()}
+        try:
+            return self.changes.format_map(given)
+        except (LookupError, ValueError):
+            return self.name
 
     def check_importable(self) -> None:
         """Raise `NotImportable` if a worker process would have to import this and cannot."""
@@ -148,6 +181,7 @@ def tool(
     approval: ApprovalRule | Literal[False] | None = None,
     timeout: float | None = None,
     verify: Callable[..., Any] | None = None,
+    changes: str = "",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, or `@tool(undo=discard_draft)`."""
@@ -191,6 +225,12 @@ class Toolbox(dict[str, Tool]):
 def path_of(function: Callable[..., Any]) -> str:
     """Where an undo function can be found again after a restart."""
     return f"{function.__module__}:{function.__qualname__}"
+
+
+def _brief(value: Any) -> str:
+    """An argument within a sentence: on one line, and not longer than one reads at a glance."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,8 +16,11 @@ from checkrein.errors import MisuseError
 from checkrein.runtime import undone
 from checkrein.runtime.checking import CHECK_PREFIX
 from checkrein.runtime.importable import target_of
-from checkrein.runtime.spec import Performance, Permit, Spec, UndoneCall
+from checkrein.runtime.spec import Perform, Performance, Permit, Spec, UndoneCall
 from checkrein.runtime.stage import Stage
+
+if TYPE_CHECKING:
+    from checkrein.agents.mcp.statement import MCPTool
 
 
 def tool_call(
@@ -52,16 +55,24 @@ def tool_call(
             on_late_end=None if on_late_end is None else lambda: on_late_end(permit.call),
         )
 
+    return spec_of(tool, perform, checked, place=place, step=step)
+
+
+def spec_of(
+    tool: Tool | MCPTool, perform: Perform, arguments: bytes, *, place: str = "", step: int | None = None
+) -> Spec:
+    """A call of `tool` that is made by `perform`, with what its author says of it."""
+    what = tool.what(arguments) if isinstance(tool, Tool) else tool.name
     return Spec(
         kind=CallKind.TOOL,
         name=tool.name,
         perform=perform,
-        arguments=checked,
+        arguments=arguments,
         place=place,
         step=step,
         on_pause=tool.on_pause,
         idempotent=tool.idempotent,
-        effect=tool.name if tool.has_effect else None,
+        effect=what if tool.has_effect else None,
         undo=None if tool.undo is None else path_of(tool.undo),
         approval=tool.approval,
         timeout_seconds=tool.timeout_seconds,

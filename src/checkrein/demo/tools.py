@@ -69,7 +69,7 @@ def release_lock(call: Any) -> None:
         note(call.arguments["data"], "undo: lock released")
 
 
-@tool(undo=release_lock, idempotent=True)
+@tool(undo=release_lock, idempotent=True, changes="the lock on the revenue table")
 def take_lock(data: str) -> str:
     """Lock the revenue table, so that nobody changes it while it is being analysed."""
     key = _key()
@@ -113,7 +113,7 @@ def discard_draft(call: Any) -> None:
         note(call.arguments["data"], "undo: draft discarded")
 
 
-@tool(undo=discard_draft)
+@tool(undo=discard_draft, changes="the draft to {to}")
 def create_draft(data: str, to: str, subject: str) -> str:
     """Begin an e-mail: a draft without text yet, in the outbox."""
     name = _draft_name(_key())
@@ -124,7 +124,7 @@ def create_draft(data: str, to: str, subject: str) -> str:
     return name
 
 
-@tool(effect="irreversible")
+@tool(effect="irreversible", changes="the e-mail to the account team")
 def send_email(data: str, draft: str, text: str) -> str:
     """Send a draft with this text. It cannot be called back."""
     source, sent = _draft(data, draft), Path(data) / SENT / f"{draft}.eml"
@@ -146,7 +146,7 @@ def _draft_name(key: str) -> str:
 # -- the memo
 
 
-@tool(effect="reversible")
+@tool(effect="reversible", changes="the memo")
 def write_memo(
     data: str,
     summary: str,

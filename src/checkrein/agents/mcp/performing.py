@@ -17,8 +17,8 @@ from checkrein.agents.mcp.connection import Connection
 from checkrein.agents.mcp.statement import MCPTool
 from checkrein.agents.mcp.tickets import Answered, BrokenOff, Ticket
 from checkrein.agents.showing import Forward, Shown
-from checkrein.agents.tool import path_of
-from checkrein.core.words import CallKind, Outcome
+from checkrein.agents.tooling import spec_of
+from checkrein.core.words import Outcome
 from checkrein.errors import MCPUnavailable
 from checkrein.runtime import values
 from checkrein.runtime.driver import Driver
@@ -56,20 +56,7 @@ def mcp_call(driver: Driver, tool: MCPTool, arguments: bytes, *, place: str = ""
             on_late_end=lambda: _tell_late(driver, permit.call),
         )
 
-    return Spec(
-        kind=CallKind.TOOL,
-        name=tool.name,
-        perform=perform,
-        arguments=arguments,
-        place=place,
-        step=step,
-        on_pause=tool.on_pause,
-        idempotent=tool.idempotent,
-        effect=tool.name if tool.has_effect else None,
-        undo=None if tool.undo is None else path_of(tool.undo),
-        approval=tool.approval,
-        timeout_seconds=tool.timeout_seconds,
-    )
+    return spec_of(tool, perform, arguments, place=place, step=step)
 
 
 def _tell_late(driver: Driver, call: str, tries: int = 100) -> None:
