@@ -14,6 +14,7 @@ from checkrein.core.events import CallStarted, InstructionDelivered, VerbAccepte
 from checkrein.core.words import CallKind, EffectState, Outcome, Status, Verb
 from checkrein.errors import MisuseError, Refused
 from checkrein.models import ToolResult, Turn, User
+from checkrein.runtime.driver import Driver
 from tests.control.abort_tools import count_held, count_held_async, draft, fetch, lock, send, wait_for, work
 from tests.control.scene import (
     agent,
@@ -462,6 +463,31 @@ async def test_a_question_to_a_run_that_left_memory_is_answered_and_it_stays_pau
         assert await run.ask("How far are you?") == "Half way."
 
         assert (await run.state()).status is Status.PAUSED
+        await run.cancel()
+
+
+async def test_a_question_that_comes_just_while_a_run_leaves_memory_is_answered(
+    store: str, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D31"""
+    asking: list[asyncio.Task[str]] = []
+    drive = Driver.drive
+
+    async def asked_at_the_end(driver: Driver) -> None:
+        await drive(driver)
+        if not asking:
+            asking.append(asyncio.ensure_future(run.ask("How far are you?", wait=30)))
+            await until_state(run, lambda state: bool(state.verbs))
+
+    monkeypatch.setattr(Driver, "drive", asked_at_the_end)
+    async with Runtime(store, evict_seconds=0.1) as runtime:
+        churn = agent([calls(("work", until_let(witness))), "Half way.", "Done."], [work])
+        run = await runtime.start(churn, "Go.")
+        await witness.saw("work")
+        await pause_at_work(run, witness)
+        await until(lambda: bool(asking))
+
+        assert await asking[0] == "Half way."
         await run.cancel()
 
 
