@@ -28,6 +28,10 @@
     ├── RunFailed                      a run that has no result: it failed, was cancelled or was halted
     ├── NotImportable                  a tool that a worker process cannot import
     ├── MCPUnavailable                 an MCP server whose tools cannot be used; `remedy` says what would help
+    ├── AccessError
+    │   ├── Unauthorised               nobody, or a token that is unknown, expired or revoked
+    │   ├── Forbidden                  somebody whose role does not allow this
+    │   └── RequestRefused             a request that is not even looked at: from another site, too large, not JSON
     ├── WrongInput                     something a person typed: a file, a run or a call that there is not
     └── MisuseError                    a mistake of the calling program
 
@@ -78,6 +82,7 @@ class CallFailed(CheckreinError):
 
     code = "call_failed"
     error: str = ""
+    call: str = ""
     instruction: str | None = None
     """What a person had told the agent with this call."""
 
@@ -113,6 +118,28 @@ class MCPUnavailable(CheckreinError):
     code = "mcp_unavailable"
     server: str = ""
     remedy: str = "Look at the server, then resume."
+
+
+class AccessError(CheckreinError):
+    """A request over HTTP that may not be made. `status` is its HTTP status."""
+
+    code = "access"
+    status: int = 403
+
+
+class Unauthorised(AccessError):
+    code = "unauthorised"
+    status = 401
+
+
+class Forbidden(AccessError):
+    code = "forbidden"
+
+
+class RequestRefused(AccessError):
+    """The request is not taken, whoever makes it: the sentence says why, a `code` of its own which rule it broke."""
+
+    code = "request_refused"
 
 
 class JournalError(CheckreinError):

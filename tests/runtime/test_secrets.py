@@ -33,6 +33,7 @@ WELL_KNOWN_KEYS = {
     "google_key": "AIza" + "SyDdI0hCZtE6vySjMm-WEfRq3CPzqKqqsHI",
     "npm_token": "npm_" + "a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p6q7r8",
     "huggingface_token": "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789",
+    "checkrein_token": "ckr_" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE",
     "jwt": "eyJ" + "hbGciOiJIUzI1NiJ9.eyJ" + "zdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
     "bearer_token": "Bearer " + "mF_9.B5f-4.1JqM-long~enough/to+be=",
 }

@@ -170,6 +170,9 @@ WELL_KNOWN: Final = (
     Shape("google_key", "AIza", _TOKEN, 35),
     Shape("npm_token", "npm_", "A-Za-z0-9", 30),
     Shape("huggingface_token", "hf_", "A-Za-z0-9", 30),
+    Shape("checkrein_token", "ckr_", _TOKEN, 40),
+    Shape("checkrein_token", "cks_", _TOKEN, 40),
+    Shape("checkrein_token", "ckc_", _TOKEN, 40),
     Shape(
         "jwt",
         "eyJ",
