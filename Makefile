@@ -12,15 +12,18 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench torture fmt docs clean
+.PHONY: help demo tour test check bench torture fmt docs clean
 
 help: ## this list
 	@echo "Checkrein: pause, redirect and cancel for Python agents, where stop means stop."
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## a tour that plays by itself in a minute; needs no key and no network
-	@$(RUN) -m checkrein.demo
+demo: $(STAMP) ## opens a page with an agent to pause, redirect and cancel; needs no key and no network
+	@$(VENV)/bin/checkrein demo
+
+tour: $(STAMP) ## plays by itself in a minute: a naive loop, then Checkrein
+	@$(VENV)/bin/checkrein demo --tour
 
 test: $(STAMP) chromium ## every test except the torture ones
 	@$(RUN) -m pytest --durations=5
@@ -55,7 +58,7 @@ fmt: $(STAMP) ## format the code and sort its imports
 	@$(RUN) -m ruff format .
 
 docs: $(STAMP) ## write the generated pages of docs/ again
-	@$(RUN) -c 'from checkrein.core.diagram import status_page; print(status_page(), end="")' > docs/design/status.md
+	@$(RUN) docs/generate.py
 
 clean: ## remove .venv, caches and everything built
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

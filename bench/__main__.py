@@ -27,6 +27,7 @@ from bench import (
     stopping,
     streamed_tokens,
     verb_from_outside,
+    verbs_under_load,
     warm_worker,
     wire_steps,
     wire_stops,
@@ -50,6 +51,7 @@ BENCHMARKS: Final = (
     streamed_tokens.BENCHMARK,
     wire_steps.BENCHMARK,
     wire_stops.BENCHMARK,
+    verbs_under_load.BENCHMARK,
     importing.BENCHMARK,
 )
 BUILD: Final = ROOT / "build" / "bench"

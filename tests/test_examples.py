@@ -33,6 +33,7 @@ def test_the_tour_shows_a_stop_an_honest_crash_and_a_forgery_that_is_noticed() -
 def test_every_example_is_run_by_a_test() -> None:
     on_models = {"research_agent.py", "churn_on_a_real_model.py", "nightly_report.py"}  # test_examples_on_models
     with_a_server = {"mcp_agent.py", "notes_server.py"}  # agents/mcp/test_example
-    tested = {"foundation_tour.py"} | on_models | with_a_server
+    over_http = {"mounted_in_fastapi.py"}  # server/test_asgi
+    tested = {"foundation_tour.py"} | on_models | with_a_server | over_http
 
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from checkrein.errors import CallFailed, Interrupted, RunFailed
     from checkrein.runtime.call import Aborted, current_call
     from checkrein.runtime.secrets import Secrets, Shape
+    from checkrein.server.asgi import asgi
+    from checkrein.server.auth.principals import Principal, Role
 
 __all__ = [
     "Agent",
@@ -48,6 +50,10 @@ __all__ = [
     # what a verb answers
     "Receipt",
     "Settling",
+    # the same over HTTP
+    "asgi",
+    "Principal",
+    "Role",
     # what may be raised
     "Aborted",
     "CallFailed",
@@ -68,6 +74,8 @@ _HOMES = {
     "checkrein.core.receipts": ("Receipt",),
     "checkrein.runtime.call": ("Aborted", "current_call"),
     "checkrein.runtime.secrets": ("Secrets", "Shape"),
+    "checkrein.server.asgi": ("asgi",),
+    "checkrein.server.auth.principals": ("Principal", "Role"),
     "checkrein.errors": ("CallFailed", "Interrupted", "RunFailed"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -13,7 +13,15 @@ from checkrein import Agent, Cost, Elapsed, Runtime, Tokens, Turns
 from checkrein.control.view import CallView, RunView, Shown
 from checkrein.control.viewing import Viewer, look, view_of
 from checkrein.core.conditions import Condition, Effects, Repeats, ToolCalls, Usage
-from checkrein.core.events import Event, PlanPublished, StepFinished, StepStarted, WatcherFlagged
+from checkrein.core.events import (
+    CallChecked,
+    Event,
+    PlanPublished,
+    ReasonAdded,
+    StepFinished,
+    StepStarted,
+    WatcherFlagged,
+)
 from checkrein.core.words import Answer, EffectState, OnPause, Outcome, Verb
 from checkrein.journal.codec import encode
 from checkrein.journal.contract import Chunk, Recorded
@@ -449,3 +457,54 @@ async def _until_text(runtime: Runtime, run: str, words: int) -> RunView:
             if speaks and len(view.calls[-1].text.split()) >= words:
                 return view
             await asyncio.sleep(0.02)
+
+
+def test_who_asked_for_what_and_when_is_in_view_beside_its_receipt() -> None:
+    """D14"""
+    story = planned()
+    story.cancel(by="ada", reason="wrong path")
+    story.drive()
+    view = seen(story)
+
+    (taken,) = view.verbs
+    (receipt,) = view.receipts
+    assert (taken.verb, taken.by, taken.reason) == (Verb.CANCEL, "ada", "wrong path")
+    assert taken.seq == receipt.seq
+
+
+def test_a_side_question_is_in_view() -> None:
+    story = planned()
+    story.ask("how far are you?")
+
+    (taken,) = seen(story).verbs
+    assert (taken.verb, taken.question) == (Verb.ASK, "how far are you?")
+
+
+def test_a_reason_given_after_the_stop_is_in_view() -> None:
+    """D14"""
+    story = planned()
+    story.append(ReasonAdded(id="why", at=story.at, reason="too expensive", by="ada", note="twice the budget"))
+
+    (given,) = seen(story).reasons
+    assert (given.reason, given.by, given.note, given.at) == ("too expensive", "ada", "twice the budget", story.at)
+
+
+def test_what_the_check_of_a_tool_said_stands_beside_its_doubt() -> None:
+    """P2: it helps whoever decides, and decides nothing."""
+    story = Story()
+    story.crashes_in("mail")
+    assert seen(story).doubts[0].checked is None
+
+    story.append(CallChecked(id="looked", at=story.at, call="mail", answer=Answer.HAPPENED, note="found it"))
+
+    checked = seen(story).doubts[0].checked
+    assert checked is not None
+    assert (checked.answer, checked.note) == (Answer.HAPPENED, "found it")
+
+
+def test_a_stream_that_a_program_read_to_its_end_keeps_its_text() -> None:
+    story = planned()
+    story.model("m1")
+    story.finish("m1", result=msgspec.Raw(b'"all of it"'))
+
+    assert call(seen(story), "m1").text == "all of it"

@@ -73,7 +73,7 @@ async def test_a_cancel_while_it_scores_ends_tool_and_child_and_undoes_draft_and
     assert isinstance(receipt, Receipt)
     assert [(call.name, call.now) for call in receipt.calls] == [("score_churn", Outcome.KILLED)]
     assert {effect.what for effect in receipt.effects if effect.now is EffectState.UNDONE} == {
-        "the draft to account-team@example.com",
+        "the e-mail draft",
         "the lock on the revenue table",
     }
     assert (children(folder), drafts(folder), locks(folder)) == ([], [], 0)

@@ -219,3 +219,24 @@ async def test_a_worker_whose_runtime_dies_without_a_supervisor_ends_by_itself(l
 
     await until(lambda: not is_alive(witness.lines("tick")[0].pid))
     os.kill(supervisors(witness)[0], signal.SIGKILL)
+
+
+async def test_a_runtime_does_not_outlive_the_process_it_belongs_to(launch: Launch, witness: Witness) -> None:
+    """It has a moment to end by itself; blocked as it is, it is ended from outside, and its tools with it."""
+    process = launch(
+        "import subprocess\n"
+        "from checkrein.runtime import table\n"
+        "parent = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "supervisor.end_with(table.row(parent.pid), grace_seconds=0.5)\n"
+        "start(tools.crunch, 'c1')\n"
+        "while not any('begun' in line for line in open(log)): await asyncio.sleep(0.02)\n"
+        "parent.kill()\n"
+        "parent.wait()\n"
+        "time.sleep(600)\n"
+    )
+
+    code = await asyncio.to_thread(process.wait, 30)
+
+    assert code == -signal.SIGKILL
+    assert witness.words()
+    await until(lambda: not any(is_alive(line.pid) for line in witness.lines()))

@@ -26,18 +26,24 @@ from checkrein.cli.commands.resolve import resolve
 from checkrein.cli.commands.resume import resume
 from checkrein.cli.commands.retry_undo import retry_undo
 from checkrein.cli.commands.run import run as run_command
+from checkrein.cli.commands.serve import serve
 from checkrein.cli.commands.stops import stops
+from checkrein.cli.commands.token import create, link, list_, revoke, token
 from checkrein.cli.commands.watch import watch
 from checkrein.cli.exits import INTERNAL, INTERRUPTED, WRONG_INPUT
 from checkrein.cli.quick import QuickCommand, QuickGroup
 from checkrein.errors import CheckreinError
 
 # fmt: off
-COMMANDS: Final = {
-    "Begin":  (new, demo, run_command),
+COMMANDS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
+    "Begin":  (new, demo, run_command, serve),
     "Look":   (ps, watch, stops, doctor),
     "Steer":  (pause, resume, redirect, cancel, ask),
     "Answer": (approve, deny, resolve, abort, retry_undo),
+    "Admit":  (token,),
+}
+GROUPS: Final[dict[Callable[..., None], tuple[Callable[..., None], ...]]] = {
+    token: (create, list_, revoke, link),
 }
 # fmt: on
 
@@ -51,7 +57,7 @@ class _Program(QuickGroup):
 
 
 def _name(command: Callable[..., None]) -> str:
-    return command.__name__.replace("_", "-")
+    return command.__name__.rstrip("_").replace("_", "-")
 
 
 app = typer.Typer(
@@ -65,9 +71,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _register(command: Callable[..., None]) -> None:
+    if command not in GROUPS:
+        app.command(_name(command), cls=QuickCommand)(command)
+        return
+    group = typer.Typer(cls=QuickGroup, rich_markup_mode=None)
+    group.callback()(command)
+    for one in GROUPS[command]:
+        group.command(_name(one), cls=QuickCommand)(one)
+    app.add_typer(group, name=_name(command))
+
+
 for commands in COMMANDS.values():
     for command in commands:
-        app.command(_name(command), cls=QuickCommand)(command)
+        _register(command)
 
 
 def _print_version(is_wanted: bool) -> None:

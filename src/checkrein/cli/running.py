@@ -18,7 +18,8 @@ from checkrein.cli.naming import find_run
 from checkrein.cli.options import who
 from checkrein.cli.prints import Taps, caught
 from checkrein.cli.session import Session, opened
-from checkrein.control.runs import IfBusy, Runtime
+from checkrein.control.runs import Runtime
+from checkrein.control.starting import IfBusy
 from checkrein.core.words import TERMINAL, Status
 from checkrein.errors import WrongInput
 from checkrein.runtime.identity import this_process

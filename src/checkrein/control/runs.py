@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, Self, get_args
+from types import MappingProxyType
+from typing import Any, Self
 
 import msgspec
 
+from checkrein.control.starting import IfBusy, begin
+from checkrein.control.texts import Listener, Texts
 from checkrein.control.verbs import WAIT_SECONDS, Control, Settling
 from checkrein.core.controls import Control as Button
 from checkrein.core.controls import controls
-from checkrein.core.events import RunCreated, RunFinished
+from checkrein.core.events import RunFinished
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import State
 from checkrein.core.words import Answer, Status, Undo, Verb, When
-from checkrein.engines.local import UNFINISHED, LocalEngine
+from checkrein.engines.local import LocalEngine
 from checkrein.errors import MisuseError, Refused, RunFailed
 from checkrein.journal import open_journal
-from checkrein.journal.contract import Chunk, Journal, Recorded, RunRow
+from checkrein.journal.contract import Journal, Recorded, RunRow
 from checkrein.journal.surely import surely
 from checkrein.runtime.identity import this_process
 from checkrein.runtime.leases import LEASE_SECONDS
@@ -32,6 +35,7 @@ from checkrein.runtime.spec import Program
 from checkrein.runtime.stage import Stage
 from checkrein.runtime.supervisor import Supervisor
 from checkrein.runtime.sweeping import make_folder, sweep
+from checkrein.runtime.table import Row
 
 
 def functions_of(agent: Program) -> Iterator[Callable[..., Any]]:
@@ -40,11 +44,6 @@ def functions_of(agent: Program) -> Iterator[Callable[..., Any]]:
         yield from filter(None, (None if tool.is_async else tool.function, tool.undo, tool.verify))
     for source in getattr(agent, "sources", ()):
         yield from source.functions()
-
-
-IfBusy = Literal["queue", "redirect", "refuse"]
-
-GO_ON: Final = "Go on from where you stopped."
 
 
 class Run:
@@ -139,6 +138,10 @@ class Run:
     async def resolve(self, call: str, answer: Answer | str, *, by: str = "program", result: Any = None) -> None:
         await self._control.resolve(self.id, call, Answer(answer), by=by, result=result)
 
+    async def check(self, call: str, *, by: str = "program") -> None:
+        """Have the tool of a call in doubt asked once more whether it happened."""
+        await self._control.check(self.id, call, by=by)
+
     async def retry_undo(self, effect: str, *, by: str = "program") -> None:
         await self._control.retry_undo(self.id, effect, by=by)
 
@@ -173,13 +176,12 @@ class Runtime:
         self._clock = clock
         self._options = {"settle_seconds": settle_seconds, "evict_seconds": evict_seconds}
         self._lease_seconds = lease_seconds
-        self._listeners: dict[str, set[Callable[[Chunk], None]]] = {}
-        self._pending: dict[str, list[Chunk]] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self.texts: Texts
         self.journal: Journal
         self.control: Control
         self._engine: LocalEngine
         self._stage: Stage
+        self._supervisor: Supervisor
         self._opened: AsyncExitStack | None = None
         for agent in agents:
             self.add(agent)
@@ -192,6 +194,24 @@ class Runtime:
         self._programs[agent.name] = agent
         for other in getattr(agent, "team", {}).values():
             self.add(other)
+
+    @property
+    def agents(self) -> Mapping[str, Program]:
+        """The agents whose runs this runtime drives, by name."""
+        return MappingProxyType(self._programs)
+
+    @property
+    def store(self) -> str:
+        """Where its runs are kept."""
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def now(self) -> float:
+        """The time by this runtime's clock."""
+        return self._clock()
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -221,7 +241,8 @@ class Runtime:
         self.secrets = Secrets.of(self._secrets_given)
         self.journal = await open_journal(self._store)
         opened.push_async_callback(self.journal.close)
-        opened.push_async_callback(self._chunks_kept)
+        self.texts = Texts(self.journal)
+        opened.push_async_callback(self.texts.kept)
         # Its name as an owner is the mark of its processes: by it those who take over find what is left of it.
         owner = msgspec.structs.replace(this_process(), process=uuid.uuid4().hex)
         # Not the same owner as the drivers: control must not take a run from a driver of its own process.
@@ -230,8 +251,8 @@ class Runtime:
         await asyncio.to_thread(sweep)
         folder = make_folder()
         opened.callback(folder.cleanup)
-        supervisor = await Supervisor.start(owner.process)
-        opened.push_async_callback(supervisor.close)
+        self._supervisor = await Supervisor.start(owner.process)
+        opened.push_async_callback(self._supervisor.close)
         functions = [function for agent in self._programs.values() for function in functions_of(agent)]
         self._stage = Stage(Path(folder.name), runtime=owner.process, secrets=self.secrets, preload=functions)
         await opened.enter_async_context(self._stage)
@@ -245,7 +266,7 @@ class Runtime:
                 **self._options,
                 "stage": self._stage,
                 "secrets": self.secrets,
-                "on_chunk": self._on_chunk,
+                "on_chunk": self.texts.hear,
             },
         )
         await opened.enter_async_context(self._engine)
@@ -270,45 +291,28 @@ class Runtime:
         known to it, undone work is named, and what is unknown is said to be.
         """
         self._check_open()
-        if if_busy not in get_args(IfBusy):
-            raise MisuseError(f"if_busy is one of {', '.join(get_args(IfBusy))}, not {if_busy!r}.")
         name = agent if isinstance(agent, str) else agent.name
         if not isinstance(agent, str):
             self.add(agent)
         if name not in self._programs:
             known = ", ".join(self._programs) or "none"
             raise MisuseError(f"There is no agent {name} here; there are: {known}.", agent=name)
-        if continues is not None:
-            thread = (await self.journal.load(continues)).thread
-            goal = goal or GO_ON
-        if not goal.strip():
-            raise MisuseError("A run needs a goal: say in a sentence what is to be done.")
-        if thread is not None and (live := await self._live_on(thread)) is not None:
-            if if_busy == "refuse":
-                raise Refused(f"Thread {thread} is busy with run {live}.", code="thread_busy", run=live)
-            if if_busy == "redirect":
-                await self.control.redirect(live, goal, by=owner or "program")
-                return Run(self, live)
-        run = f"r-{uuid.uuid4().hex[:12]}"
-        created = RunCreated(
-            id=f"{run}.created",
-            at=self._clock(),
-            run=run,
-            agent=name,
-            goal=self.secrets.text(goal),
-            thread=thread or run,
-            owner=owner,
-            continues=continues,
+        run, is_new = await begin(
+            self.journal,
+            self.control,
+            name,
+            goal,
             stop_when=getattr(self._programs[name], "stop_when", None),
+            secrets=self.secrets,
+            clock=self._clock,
+            thread=thread,
+            continues=continues,
+            owner=owner,
+            if_busy=if_busy,
         )
-        await self.journal.create(created)
-        await self._engine.take_up(run)
+        if is_new:
+            await self._engine.take_up(run)
         return Run(self, run)
-
-    async def _live_on(self, thread: str) -> str | None:
-        """The run of the thread whose turn it is: the oldest that is not finished."""
-        rows = await self.journal.runs(thread=thread, status=UNFINISHED, limit=1000)
-        return rows[-1].id if rows else None
 
     def run_sync(self, agent: Program, goal: str, **options: Any) -> Any:
         """Run an agent to its end from a program that is not async, and return the result."""
@@ -335,50 +339,17 @@ class Runtime:
         self._check_open()
         return await self.journal.runs(status=status, agent=agent, limit=limit)
 
+    def end_with(self, parent: Row, *, grace_seconds: float) -> None:
+        """Once the process `parent` is gone, this one has so long to end by itself; then it is killed from outside."""
+        self._check_open()
+        self._supervisor.end_with(parent, grace_seconds=grace_seconds)
+
     # -- streamed text: shown at once, kept soon
 
-    def listen(self, run: str, listener: Callable[[Chunk], None]) -> Callable[[], None]:
+    def listen(self, run: str, listener: Listener) -> Callable[[], None]:
         """Have `listener` told each piece of text as it streams, as far as the run is driven here. Returns an undo."""
-        self._listeners.setdefault(run, set()).add(listener)
-        return lambda: self._listeners.get(run, set()).discard(listener)
-
-    def _on_chunk(self, run: str, call: str, offset: int, text: str) -> None:
-        chunk = Chunk(call, offset, text)
-        for listener in tuple(self._listeners.get(run, ())):
-            listener(chunk)
-        self._pending.setdefault(run, []).append(chunk)
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._keep_chunks())
-
-    async def _chunks_kept(self) -> None:
-        """Return when what has streamed is written."""
-        if self._writing is not None:
-            await self._writing
-
-    async def _keep_chunks(self) -> None:
-        """Write what has streamed, a few times a second, neighbouring pieces as one."""
-        try:
-            while self._pending:
-                await asyncio.sleep(0.1)
-                pending, self._pending = self._pending, {}
-                # Together, so that they share a commit. What the store does not take is lost, and nothing else is.
-                await asyncio.gather(
-                    *(self.journal.write_chunks(run, _joined(chunks)) for run, chunks in pending.items()),
-                    return_exceptions=True,
-                )
-        finally:
-            self._writing = None
-
-
-def _joined(chunks: list[Chunk]) -> list[Chunk]:
-    joined: list[Chunk] = []
-    for chunk in chunks:
-        last = joined[-1] if joined else None
-        if last is not None and last.call == chunk.call and last.offset + len(last.text) == chunk.offset:
-            joined[-1] = Chunk(last.call, last.offset, last.text + chunk.text)
-        else:
-            joined.append(chunk)
-    return joined
+        self._check_open()
+        return self.texts.listen(run, listener)
 
 
 def _result(run: str, finished: RunFinished) -> Any:

@@ -200,7 +200,8 @@ class Control:
         """
         state = await self._journal.load(run)
         if call not in state.doubts:
-            raise Refused(f"Call {call} of run {run} is not in doubt.", code="not_in_doubt", run=run, status=state.status)
+            sentence = f"Call {call} of run {run} is not in doubt."
+            raise Refused(sentence, code="not_in_doubt", run=run, status=state.status)
         if state.is_finished or not await self._is_driven(run):
             sentence = f"Nobody is at work on run {run} who could ask the tool; decide by what it said before."
             raise Refused(sentence, code="nobody_at_work", run=run, status=state.status)

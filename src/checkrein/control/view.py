@@ -83,6 +83,15 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     consequence: str
 
 
+class CheckView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tool's own check said about a call in doubt. It helps a person to decide, and decides nothing itself."""
+
+    at: float
+    answer: Answer | None = None
+    """None: it could not tell."""
+    note: str = ""
+
+
 class DoubtView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call of which nobody knows whether it happened."""
 
@@ -95,6 +104,7 @@ class DoubtView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """False: the run does not wait for it."""
     may_still_happen: bool = False
     """Whoever made the call is neither known dead nor has answered."""
+    checked: CheckView | None = None
 
 
 class SettlingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,6 +133,27 @@ class InstructionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     diff: str = ""
     delivered: bool | None = None
     """None: not yet."""
+
+
+class VerbView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A verb that was taken: who asked for it, and when. Its receipt, if there is one yet, has the same `seq`."""
+
+    verb: Verb
+    seq: int
+    by: str
+    at: float
+    reason: str = ""
+    question: str = ""
+    call: str | None = None
+
+
+class ReasonView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run was stopped, as somebody said afterwards."""
+
+    reason: str
+    by: str
+    at: float
+    note: str = ""
 
 
 class FlagView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -164,6 +195,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     effects: tuple[EffectView, ...] = ()
     instructions: tuple[InstructionView, ...] = ()
     flags: tuple[FlagView, ...] = ()
+    verbs: tuple[VerbView, ...] = ()
+    reasons: tuple[ReasonView, ...] = ()
     usage: Usage = Usage()
     caps: tuple[CapView, ...] = ()
     controls: dict[Verb, Control] = {}

@@ -61,6 +61,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class RunCreated(Event, frozen=True, kw_only=True, tag="run.created"):
+    """Somebody wants a goal reached. The run is queued."""
+
     run: str
     agent: str
     goal: str
@@ -87,6 +89,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run.started"):
 
 
 class RunFinished(Event, frozen=True, kw_only=True, tag="run.finished"):
+    """The run is over, for good. Open effects are settled, or left, with it."""
+
     status: Status
     result: MaybeJson = None
     error: str | None = None
@@ -102,11 +106,15 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step.started"):
+    """The agent begins a step of its list."""
+
     step: int
     title: str
 
 
 class StepFinished(Event, frozen=True, kw_only=True, tag="step.finished"):
+    """The agent is through with a step."""
+
     step: int
 
 
@@ -142,6 +150,8 @@ class CallStarted(Event, frozen=True, kw_only=True, tag="call.started"):
 
 
 class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
+    """How a call ended, and what it used."""
+
     call: str
     outcome: Outcome
     result: MaybeJson = None
@@ -207,6 +217,8 @@ class CallResolved(Event, frozen=True, kw_only=True, tag="call.resolved"):
 
 
 class EffectOpened(Event, frozen=True, kw_only=True, tag="effect.opened"):
+    """A permitted call may change the world from now on."""
+
     effect: str
     what: str
     undo: str | None = None
@@ -215,6 +227,8 @@ class EffectOpened(Event, frozen=True, kw_only=True, tag="effect.opened"):
 
 
 class EffectSettled(Event, frozen=True, kw_only=True, tag="effect.settled"):
+    """What a call did is meant to stay, or it is known to have done nothing."""
+
     effect: str
     why: str = ""
     happened: bool = True
@@ -222,15 +236,21 @@ class EffectSettled(Event, frozen=True, kw_only=True, tag="effect.settled"):
 
 
 class EffectUndone(Event, frozen=True, kw_only=True, tag="effect.undone"):
+    """What a call did was taken back."""
+
     effect: str
 
 
 class EffectInDoubt(Event, frozen=True, kw_only=True, tag="effect.in_doubt"):
+    """Nobody knows whether the call did anything."""
+
     effect: str
     why: str = ""
 
 
 class EffectLeft(Event, frozen=True, kw_only=True, tag="effect.left"):
+    """What a call did stays, although it was to be undone."""
+
     effect: str
     why: str = ""
 
@@ -275,12 +295,16 @@ class VerbSettled(Event, frozen=True, kw_only=True, tag="verb.settled"):
 
 
 class ReasonAdded(Event, frozen=True, kw_only=True, tag="reason.added"):
+    """Why the run was stopped, as somebody said afterwards."""
+
     reason: str
     by: str
     note: str = ""
 
 
 class InstructionDelivered(Event, frozen=True, kw_only=True, tag="instruction.delivered"):
+    """A person's word reaches the agent, with the call that carries it."""
+
     accepted: str
     """The id of the verb that carried the instruction."""
     call: str
@@ -291,6 +315,8 @@ class InstructionDelivered(Event, frozen=True, kw_only=True, tag="instruction.de
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval.requested"):
+    """A call waits for the consent of a person."""
+
     call: str
     name: str
     fingerprint: str
@@ -300,6 +326,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval.requeste
 
 
 class ApprovalDecided(Event, frozen=True, kw_only=True, tag="approval.decided"):
+    """A person has consented to a call or not, or it was withdrawn."""
+
     call: str
     decision: Decision
     by: str
@@ -310,6 +338,8 @@ class ApprovalDecided(Event, frozen=True, kw_only=True, tag="approval.decided"):
 
 
 class ConditionTripped(Event, frozen=True, kw_only=True, tag="condition.tripped"):
+    """A cap is reached."""
+
     condition: str
     observed: float | None
     """None: not known."""
@@ -318,6 +348,8 @@ class ConditionTripped(Event, frozen=True, kw_only=True, tag="condition.tripped"
 
 
 class WatcherFlagged(Event, frozen=True, kw_only=True, tag="watcher.flagged"):
+    """A watcher has noticed something in what the agent says or does."""
+
     watcher: str
     what: str
     call: str | None = None
@@ -325,6 +357,8 @@ class WatcherFlagged(Event, frozen=True, kw_only=True, tag="watcher.flagged"):
 
 
 class RetryScheduled(Event, frozen=True, kw_only=True, tag="retry.scheduled"):
+    """A model that failed is asked again in a while."""
+
     call: str
     attempt: int
     wait_seconds: float

@@ -23,12 +23,6 @@ CUSTOMERS: Final = 240
 MONTHS: Final = tuple(f"{year}-{month:02}" for year in (2025, 2026) for month in range(1, 13))[:18]
 """January 2025 to June 2026. The next quarter is the third of 2026."""
 NEXT_QUARTER: Final = "Q3"
-QUARTERS: Final = {
-    "Q1": ("01", "02", "03"),
-    "Q2": ("04", "05", "06"),
-    "Q3": ("07", "08", "09"),
-    "Q4": ("10", "11", "12"),
-}
 COUNTRIES: Final = (
     "Germany",
     "France",

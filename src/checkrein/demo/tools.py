@@ -113,7 +113,7 @@ def discard_draft(call: Any) -> None:
         note(call.arguments["data"], "undo: draft discarded")
 
 
-@tool(undo=discard_draft, changes="the draft to {to}")
+@tool(undo=discard_draft, changes="the e-mail draft")
 def create_draft(data: str, to: str, subject: str) -> str:
     """Begin an e-mail: a draft without text yet, in the outbox."""
     name = _draft_name(_key())

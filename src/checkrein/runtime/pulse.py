@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from checkrein.core.words import Verb
+from checkrein.core.state import State
+from checkrein.core.words import Status, Verb
 from checkrein.errors import JournalError
 from checkrein.journal.contract import Journal
 
@@ -79,13 +80,22 @@ class Pulse:
         self._felt_at = time.monotonic()
 
     async def _is_somebody_waiting(self) -> bool:
-        """Whether a stop of a run that is driven here has waited for longer than the grace."""
+        """Whether a stop of a run that is driven here has waited for longer than the grace.
+
+        A halt waits for nobody: its run is over, and should have been let go by now.
+        """
         since = self._clock() - self._grace_seconds
         try:
             states = [await self._journal.load(run) for run in tuple(self._runs())]
         except JournalError:
             return False
-        return any((verb := state.pending(*_STOPS)) is not None and verb.accepted_at <= since for state in states)
+        return any(_waits(state, since) for state in states)
+
+
+def _waits(state: State, since: float) -> bool:
+    verb = state.pending(*_STOPS)
+    is_halted = state.status is Status.KILLED and state.at <= since
+    return is_halted or (verb is not None and verb.accepted_at <= since)
 
 
 def _kill_this_process() -> None:

@@ -44,6 +44,7 @@ class Supervisor:
         self._exit: Exit | None = None
         self._loop = asyncio.get_running_loop()
         self._armed: dict[object, float] = {}
+        self._parent = ""
         self._timer: asyncio.TimerHandle | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._is_open = True
@@ -75,6 +76,8 @@ class Supervisor:
             self._bury()
             raise OSError("the supervisor process did not start")
         self._say_armed()
+        if self._parent:
+            self._say(self._parent)
 
     async def close(self) -> None:
         """End it: this runtime has ended its tools by itself. Cancelling this does not keep it."""
@@ -123,6 +126,13 @@ class Supervisor:
         if self._process is not None:
             self._process.wait()
         self._process = self._line = self._exit = None
+
+    # -- the process that this one belongs to
+
+    def end_with(self, parent: table.Row, *, grace_seconds: float) -> None:
+        """From when `parent` is gone this process has so long to end by itself; then it is killed."""
+        self._parent = f"parent {parent.pid} {parent.started!r} {grace_seconds}"
+        self._say(self._parent)
 
     # -- the watchdog
 

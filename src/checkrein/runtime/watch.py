@@ -4,7 +4,8 @@ Run by path, with the standard library alone (`python -I -S watch.py PID STARTED
 runtime. It lives in a session of its own, ignores the signals of a terminal, and ends when its runtime says goodbye or
 is dead and nothing of it is left.
 
-The runtime may also ask to be killed: while *armed*, it must be heard from every so many seconds.
+The runtime may also ask to be killed: while *armed*, it must be heard from every so many seconds; and when another
+process, its *parent*, is gone, it has so many seconds left to end by itself.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class Watch:
         self._family = Family(marks=((RUNTIME, mark),), since=started)
         self._armed_seconds: float | None = None
         self._heard_at = 0.0
+        self._parent: Row | None = None
+        self._parent_handle = -1
+        self._grace_seconds = 0.0
+        self._end_at: float | None = None
         self._buffer = b""
         self._poll = select.poll()
         self._poll.register(_LINE, select.POLLIN)
@@ -67,6 +72,8 @@ class Watch:
                 return self._buffer == b"bye"
             if self._handle in events or not self._runtime_lives():
                 return False
+            if self._parent_handle in events or not self._parent_lives():
+                self._parent_is_gone()
             if self._is_late():
                 table.send(self._runtime, signal.SIGKILL)
                 return False
@@ -76,6 +83,8 @@ class Watch:
         waits = [] if self._look_seconds is None else [self._look_seconds]
         if self._armed_seconds is not None:
             waits.append(self._heard_at + self._armed_seconds - time.monotonic())
+        if self._end_at is not None:
+            waits.append(self._end_at - time.monotonic())
         return max(0, int(min(waits) * 1000) + 1) if waits else None
 
     def _hear(self) -> bool:
@@ -102,6 +111,33 @@ class Watch:
             self._armed_seconds = float(value)
         elif word == b"disarm":
             self._armed_seconds = None
+        elif word == b"parent":
+            self._watch_parent(*value.split())
+
+    def _watch_parent(self, pid: bytes, started: bytes, seconds: bytes) -> None:
+        self._grace_seconds = float(seconds)
+        self._parent = table.row(int(pid))
+        if self._parent is None or self._parent.started != float(started):
+            return self._parent_is_gone()
+        try:
+            self._parent_handle = os.pidfd_open(self._parent.pid)
+            self._poll.register(self._parent_handle, select.POLLIN)
+        except (AttributeError, OSError):
+            self._look_seconds = _LOOK_SECONDS
+
+    def _parent_lives(self) -> bool:
+        if self._parent is None or self._look_seconds is None:
+            return True
+        now = table.row(self._parent.pid)
+        return now is not None and now.lives and now.key == self._parent.key
+
+    def _parent_is_gone(self) -> None:
+        self._parent = None
+        self._end_at = time.monotonic() + self._grace_seconds
+        if self._parent_handle >= 0:
+            self._poll.unregister(self._parent_handle)
+            os.close(self._parent_handle)
+            self._parent_handle = -1
 
     def _runtime_lives(self) -> bool:
         if self._look_seconds is None or self._runtime is None:
@@ -110,7 +146,10 @@ class Watch:
         return now is not None and now.lives and now.key == self._runtime.key
 
     def _is_late(self) -> bool:
-        return self._armed_seconds is not None and time.monotonic() > self._heard_at + self._armed_seconds
+        now = time.monotonic()
+        if self._end_at is not None and now > self._end_at:
+            return True
+        return self._armed_seconds is not None and now > self._heard_at + self._armed_seconds
 
     def clean_up(self) -> None:
         """End every process that carries the runtime's mark or comes from one that does, until none is left."""

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from checkrein.agents.threads import told_of
-from checkrein.control.view import CallView, Shown
+from checkrein.control.view import CallView, CheckView, Shown
 from checkrein.core.effects import Effect
-from checkrein.core.events import ApprovalRequested, CallFinished, CallResolved, CallStarted
+from checkrein.core.events import ApprovalRequested, CallChecked, CallFinished, CallResolved, CallStarted
 from checkrein.core.state import State
 from checkrein.core.words import Answer, CallKind, Decision, EffectState, Outcome, Status, Verb
 
@@ -46,6 +46,7 @@ class SeenCall:
     error: str | None = None
     stopped_by: Verb | None = None
     resolved: Answer | None = None
+    checked: CheckView | None = None
     text: str = ""
     thinking: str = ""
     _early: dict[int, str] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class SeenCall:
         self.step = self.step if event.step is None else event.step
         self.arguments = decoded(event.arguments)
         self.started_at, self.finished_at, self.outcome = event.at, None, None
-        self.result = self.error = self.stopped_by = self.resolved = None
+        self.result = self.error = self.stopped_by = self.resolved = self.checked = None
         self._is_told = False
         self._changes += 1
 
@@ -78,6 +79,9 @@ class SeenCall:
         if event.answer is Answer.HAPPENED:
             self._take_result(event.result)
         self._changes += 1
+
+    def check(self, event: CallChecked) -> None:
+        self.checked = CheckView(at=event.at, answer=event.answer, note=event.note)
 
     def decide(self, decision: Decision) -> None:
         self.decision = decision
@@ -98,6 +102,8 @@ class SeenCall:
             if told is not None:
                 self._is_told = True
                 self.text, self.thinking = told.message.text, told.message.thinking
+            elif isinstance(value := decoded(result), str):  # a stream that a program read as a call
+                self._is_told, self.text = True, value
             return
         self.result = decoded(result)
         if self.kind is CallKind.ASK and isinstance(self.result, str):

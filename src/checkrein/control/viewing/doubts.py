@@ -49,6 +49,7 @@ def _doubt(state: State, call: str, seen: SeenCall | None, effect: Effect | None
         arguments=None if seen is None else seen.arguments,
         blocks=blocks,
         may_still_happen=doubt is not None and bool(doubt.unanswered),
+        checked=None if seen is None else seen.checked,
     )
 
 

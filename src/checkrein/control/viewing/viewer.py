@@ -7,7 +7,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from checkrein.control.view import EffectView, FlagView, InstructionView, RunView, SettlingView
+from checkrein.control.view import (
+    CallView,
+    EffectView,
+    FlagView,
+    InstructionView,
+    ReasonView,
+    RunView,
+    SettlingView,
+    VerbView,
+)
 from checkrein.control.viewing.calls import SeenCall, decoded, requested
 from checkrein.control.viewing.caps import cap_views
 from checkrein.control.viewing.doubts import approval_views, doubt_views
@@ -17,6 +26,7 @@ from checkrein.core.effects import AT_THE_END, EFFECT_EVENTS, Effect, evolve_eff
 from checkrein.core.events import (
     ApprovalDecided,
     ApprovalRequested,
+    CallChecked,
     CallFinished,
     CallResolved,
     CallStarted,
@@ -24,6 +34,7 @@ from checkrein.core.events import (
     Event,
     InstructionDelivered,
     PlanPublished,
+    ReasonAdded,
     RunCreated,
     RunFinished,
     StepFinished,
@@ -59,6 +70,8 @@ class Viewer:
         self._instructions: dict[str, InstructionView] = {}
         self._flags: list[FlagView] = []
         self._receipts: list[Receipt] = []
+        self._taken: list[VerbView] = []
+        self._reasons: list[ReasonView] = []
         for record in records:
             self.absorb(record)
 
@@ -96,6 +109,11 @@ class Viewer:
             and (call.outcome is None or (call.outcome is not Outcome.COMPLETED and not call.text))
         )
 
+    def call(self, name: str) -> CallView | None:
+        """One call as it looks now; None when there is none of this id."""
+        call = self._calls.get(name)
+        return None if call is None or self.state is None else call.view(self.state, self.effects.get(name))
+
     def view(self, at: float) -> RunView:
         """The run as it looks at the time `at`. Raises `ValueError` before the first record."""
         if self.state is None:
@@ -130,6 +148,8 @@ class Viewer:
             ),
             instructions=tuple(self._instructions.values()),
             flags=tuple(self._flags),
+            verbs=tuple(self._taken),
+            reasons=tuple(self._reasons),
             usage=state.usage,
             caps=cap_views(state, at),
             controls=controls(state, ledger),
@@ -201,8 +221,23 @@ class Viewer:
         if event.call in self._calls:
             self._calls[event.call].resolve(event)
 
+    def _on_call_checked(self, event: CallChecked) -> None:
+        if event.call in self._calls:
+            self._calls[event.call].check(event)
+
     def _on_verb_accepted(self, event: VerbAccepted) -> None:
         self._verbs[event.id] = event
+        self._taken.append(
+            VerbView(
+                verb=event.verb,
+                seq=self.seq,
+                by=event.by,
+                at=event.at,
+                reason=event.reason,
+                question=event.question or "",
+                call=event.call,
+            )
+        )
         if event.instruction is not None:
             self._instructions[event.id] = InstructionView(
                 verb=event.verb, by=event.by, text=event.instruction, at=event.at
@@ -219,6 +254,9 @@ class Viewer:
         if told is not None and told.delivered is None and event.receipt.delivered is not None:
             self._instructions[event.accepted] = replace(told, delivered=event.receipt.delivered)
 
+    def _on_reason(self, event: ReasonAdded) -> None:
+        self._reasons.append(ReasonView(reason=event.reason, by=event.by, at=event.at, note=event.note))
+
     def _on_flagged(self, event: WatcherFlagged) -> None:
         self._flags.append(FlagView(watcher=event.watcher, what=event.what, at=event.at, call=event.call))
 
@@ -233,9 +271,11 @@ _NOTICES: Final[Mapping[type[Event], Callable[[Viewer, Any], None]]] = {
     ApprovalDecided: Viewer._on_approval_decided,
     CallStarted: Viewer._on_call_started,
     CallFinished: Viewer._on_call_finished,
+    CallChecked: Viewer._on_call_checked,
     CallResolved: Viewer._on_call_resolved,
     VerbAccepted: Viewer._on_verb_accepted,
     VerbSettled: Viewer._on_verb_settled,
+    ReasonAdded: Viewer._on_reason,
     InstructionDelivered: Viewer._on_instruction_delivered,
     WatcherFlagged: Viewer._on_flagged,
 }

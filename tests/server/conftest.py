@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from checkrein import Runtime
+from tests.runtime.witness import Witness
+from tests.server.serving import Client, app_over, serving
 
 
 @pytest.fixture
@@ -14,8 +16,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> str:
-    return str(tmp_path / "log")
+def witness(tmp_path: Path) -> Witness:
+    return Witness(tmp_path / "log")
 
 
 @pytest.fixture
@@ -26,4 +28,11 @@ def store(tmp_path: Path) -> str:
 @pytest.fixture
 async def runtime(store: str) -> AsyncIterator[Runtime]:
     async with Runtime(store) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def client(runtime: Runtime) -> AsyncIterator[Client]:
+    """A server over `runtime` that believes who asks; agents are added with `runtime.add`."""
+    async with serving(app_over(runtime)) as opened:
         yield opened

@@ -1,0 +1,101 @@
+"""The page and its files, as they lie in the package: no build, no cache that outlives a new version.
+
+Every file is asked for again and answered with 304 while it is the same. Under a prefix the addresses of the page's own
+files are put right, so the page itself need not know where it is mounted: it finds the prefix in
+`<meta name="checkrein-base">`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from checkrein.server.errors import not_found
+
+UI: Final = Path(__file__).parent.parent / "ui"
+# fmt: off
+TYPES: Final = {
+    ".css":  "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico":  "image/x-icon",
+    ".js":   "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".png":  "image/png",
+    ".svg":  "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+# fmt: on
+BASE: Final = '<meta name="checkrein-base" content="">'
+_PRIVATE: Final = frozenset({"jsconfig.json", "tsconfig.json"})
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    stamp: tuple[int, int]
+    body: bytes
+    etag: str
+
+
+class Files:
+    """The files of one folder, read when they have changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        self._kept: dict[str, _Kept] = {}
+
+    def read(self, name: str) -> _Kept | None:
+        """A file of the folder, and of nothing else; None where there is none that may be served."""
+        path = (self._folder / name).resolve()
+        if not path.is_relative_to(self._folder) or path.suffix not in TYPES or path.name in _PRIVATE:
+            return None
+        try:
+            stat = path.stat()
+            kept, stamp = self._kept.get(name), (stat.st_mtime_ns, stat.st_size)
+            if kept is None or kept.stamp != stamp:
+                body = path.read_bytes()
+                kept = self._kept[name] = _Kept(stamp, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+        except (OSError, ValueError):
+            return None
+        return kept
+
+
+def routes(folder: Path = UI) -> APIRouter:
+    router, files = APIRouter(include_in_schema=False), Files(folder)
+
+    async def page(request: Request) -> Response:
+        kept = files.read("index.html")
+        if kept is None:
+            return Response("The page is not part of this installation; the API is at /api.", media_type="text/plain")
+        prefix = request.scope.get("root_path", "").rstrip("/")
+        body = kept.body if not prefix else _under(prefix, kept.body)
+        return _answer(request, body, kept.etag if not prefix else None, TYPES[".html"])
+
+    router.add_api_route("/", page, methods=["GET", "HEAD"])
+    router.add_api_route("/runs/{run}", page, methods=["GET", "HEAD"])
+
+    @router.api_route("/ui/{name:path}", methods=["GET", "HEAD"])
+    async def file(request: Request, name: str) -> Response:
+        kept = None if "\0" in name else files.read(name)
+        if kept is None:
+            raise not_found("not_found", f"There is no file {name} of the page.")
+        return _answer(request, kept.body, kept.etag, TYPES[Path(name).suffix])
+
+    return router
+
+
+def _under(prefix: str, body: bytes) -> bytes:
+    safe = prefix.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    text = body.decode().replace('="/ui/', f'="{safe}/ui/')
+    return text.replace(BASE, BASE.replace('content=""', f'content="{safe}"')).encode()
+
+
+def _answer(request: Request, body: bytes, etag: str | None, kind: str) -> Response:
+    headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+    if etag is not None:
+        headers["ETag"] = etag
+        if etag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+    return Response(body, media_type=kind, headers=headers)

@@ -1,0 +1,80 @@
+"""Streams: every event of a run, or the run as the page watches it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from checkrein.server.errors import answer, invalid
+from checkrein.server.routes.docs import errors, stream_of
+from checkrein.server.site import Site
+
+_SEQ_MOST = 2**53
+
+
+def routes(site: Site) -> APIRouter:
+    router = APIRouter(prefix="/api/runs/{run}", tags=["streams"])
+
+    @router.get(
+        "/events",
+        summary="Every event, as it happens",
+        description="Server-sent events. `id` is the event's seq, `data` its stored bytes with `seq` and `run`. Begins "
+        "after `Last-Event-ID` or `?after=`, at the beginning without either, and ends after `run.finished`, once "
+        "nothing is being undone any more. Between them `call.chunk {call, attempt, offset, text}`, without an id: "
+        "the text of calls in flight is sent again from its start to whoever reconnects. A reader that goes away "
+        "stops nothing; one that is too slow is disconnected and goes on from its cursor.",
+        responses={
+            200: stream_of("The stream."),
+            204: {"description": "The run is over, and its reader has had everything."},
+            **errors(404, 422, 429),
+        },
+        response_class=Response,
+    )
+    async def events(
+        request: Request,
+        run: str,
+        after: Annotated[int | None, Query(ge=0, le=_SEQ_MOST, description="The seq of the last event read.")] = None,
+        last_event_id: Annotated[str | None, Header(description="The same, as browsers say it.")] = None,
+    ) -> Response:
+        seen = await site.see(request, run)
+        cursor = _cursor(after, last_event_id)
+        if (full := _full(site)) is not None:
+            return full
+        feed = await site.hub.feed(run, is_fresh=False)
+        if feed.is_over and cursor >= feed.viewer.seq:
+            return Response(status_code=204)
+        return feed.read_events(cursor, lambda: site.guard.still_valid(seen.by))
+
+    @router.get(
+        "/live",
+        summary="The run as the page watches it",
+        description="Server-sent events. `view` is the whole view first, then what has changed: top-level fields "
+        "replace, `calls` are merged by id and in brief. `call.chunk` is streamed text. It stays open after the end.",
+        responses={200: stream_of("The stream."), **errors(404, 429)},
+        response_class=Response,
+    )
+    async def live(request: Request, run: str) -> Response:
+        seen = await site.see(request, run)
+        if (full := _full(site)) is not None:
+            return full
+        feed = await site.hub.feed(run, is_fresh=False)
+        return feed.read_live(lambda: site.guard.still_valid(seen.by))
+
+    return router
+
+
+def _cursor(after: int | None, last_event_id: str | None) -> int:
+    """A browser that reconnects says where it was; that is newer than the address it was given."""
+    if last_event_id:
+        if not last_event_id.isascii() or not last_event_id.isdecimal() or int(last_event_id) > _SEQ_MOST:
+            raise invalid("Last-Event-ID is the id of an event of this stream: a number.")
+        return int(last_event_id)
+    return after or 0
+
+
+def _full(site: Site) -> Response | None:
+    if site.hub.readers < site.hub.limits.streams:
+        return None
+    told = "There is no room for another stream now; everything else still works. Try again in a moment."
+    return answer(503, "busy", told, {"Retry-After": "2"})

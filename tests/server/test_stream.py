@@ -1,0 +1,516 @@
+"""The event stream: everything, once, in order, from wherever one left off; and readers that are a burden to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checkrein import Agent, Runtime
+from checkrein.control.verbs import Control
+from checkrein.core.events import ReasonAdded, RunCreated
+from checkrein.journal import Chunk, MemoryJournal, chain
+from checkrein.models import ScriptedModel, Turn
+from checkrein.runtime.identity import this_process
+from checkrein.server import feed
+from checkrein.server.backend import AgentCard, Hear
+from checkrein.server.hub import Hub
+from checkrein.server.limits import Limits
+from checkrein.server.stream import Ring
+from tests.control.abort_tools import draft, work
+from tests.runtime.witness import Witness, until
+from tests.server.serving import Client, Frame, app_over, app_over_backend, frames, serving
+
+pytestmark = pytest.mark.anyio
+
+WORDS = "One word after the other. " * 40
+
+
+def talker(pace: float | None = 60.0, text: str = WORDS) -> Agent:
+    return Agent("talker", model=ScriptedModel(lambda _: Turn(text), tokens_per_second=pace))
+
+
+def is_event(frame: Frame) -> bool:
+    return frame.id is not None
+
+
+def ids(found: list[Frame]) -> list[int]:
+    return [int(frame.id) for frame in found if frame.id is not None]
+
+
+class Paper:
+    """A backend without a runtime: a journal in memory that a test writes into, and text that it speaks."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+        self.control = Control(self.journal, this_process())
+        self.reads = 0
+        self.read_seconds = 0.001
+        self.seq: dict[str, int] = {}
+        self._hear: dict[str, set[Hear]] = {}
+        self._count = 0
+        read = self.journal.read
+
+        async def counted(*given: Any, **options: Any) -> Any:
+            self.reads += 1
+            await asyncio.sleep(self.read_seconds)  # a store takes its time, and others go on meanwhile
+            return await read(*given, **options)
+
+        self.journal.read = counted  # type: ignore[method-assign]
+
+    def now(self) -> float:
+        return time.time()
+
+    def agents(self) -> dict[str, AgentCard]:
+        return {"paper": AgentCard(name="paper")}
+
+    async def start(self, agent: str, goal: str, **_: Any) -> str:
+        self._count += 1
+        run = f"r-{self._count}"
+        await self.journal.create(RunCreated(id=f"{run}.created", at=1.0, run=run, agent=agent, goal=goal, thread=run))
+        self.seq[run] = 1
+        return run
+
+    async def write(self, run: str, count: int, note: str = "n") -> None:
+        """So many more events."""
+        for _ in range(count):
+            self._count += 1
+            event = ReasonAdded(id=f"e{self._count}", at=float(self._count), reason="r", by="b", note=note)
+            await self.journal.append(run, [event], after=0)
+            self.seq[run] += 1
+
+    def speak(self, run: str, call: str, offset: int, text: str) -> None:
+        for hear in tuple(self._hear.get(run, ())):
+            hear(Chunk(call, offset, text))
+
+    def listen(self, run: str, listener: Hear) -> Callable[[], None]:
+        self._hear.setdefault(run, set()).add(listener)
+        return lambda: self._hear[run].discard(listener)
+
+    def listeners(self, run: str) -> int:
+        return len(self._hear.get(run, ()))
+
+
+@pytest.fixture
+def paper() -> Paper:
+    return Paper()
+
+
+@pytest.fixture
+async def on_paper(paper: Paper) -> AsyncIterator[Client]:
+    async with serving(app_over_backend(paper, limits=Limits(keep_alive_seconds=0.3, linger_seconds=0.3))) as client:
+        yield client
+
+
+def hub_of(client: Client) -> Hub:
+    hub: Hub = client.app.state.hub
+    return hub
+
+
+# -- what is sent
+
+
+async def test_the_stored_bytes_are_streamed_unchanged_so_that_a_reader_can_verify_the_chain(
+    client: Client, runtime: Runtime
+) -> None:
+    """D8: only the seq, and the run where the event does not name it, are put in front."""
+    runtime.add(talker(pace=None))
+    run = await client.start("talker")
+    await client.until(run, "completed")
+
+    async with client.stream(f"/api/runs/{run}/events") as stream:
+        found = await stream.rest()
+
+    records = await runtime.journal.read(run)
+    link = chain.genesis(run)
+    for frame, record in zip(found, records, strict=True):
+        front = b'{"seq":%d,' % record.seq + (b"" if record.seq == 1 else b'"run":"%b",' % run.encode())
+        assert frame.data.startswith(front)
+        body = b"{" + frame.data.removeprefix(front)
+        link = chain.link(link, record.seq, body)
+        assert (body, link) == (record.body, record.hash)
+        assert (frame.id, frame.kind) == (str(record.seq), frame.json["type"])
+        assert frame.json["run"] == run
+
+
+async def test_text_streams_between_events_and_the_stream_ends_after_the_run(client: Client, runtime: Runtime) -> None:
+    runtime.add(talker())
+    run = await client.start("talker")
+
+    async with client.stream(f"/api/runs/{run}/events") as stream:
+        assert stream.told.headers["content-type"].startswith("text/event-stream")
+        found = await stream.rest()
+
+    chunks = [frame.json for frame in found if frame.kind == "call.chunk"]
+    assert "".join(chunk["text"] for chunk in chunks) == WORDS
+    assert {(chunk["call"], chunk["attempt"]) for chunk in chunks} == {("c1", 1)}
+    events = [frame for frame in found if is_event(frame)]
+    assert ids(found) == list(range(1, len(events) + 1))
+    assert events[-1].kind == "run.finished"
+    ended = next(index for index, frame in enumerate(found) if frame.kind == "call.finished")
+    assert all(index < ended for index, frame in enumerate(found) if frame.kind == "call.chunk")
+
+
+def text_of(chunks: list[Any]) -> str:
+    """What a reader makes of chunks, however often it hears them."""
+    text = ""
+    for chunk in chunks:
+        text = text[: chunk["offset"]] + chunk["text"] + text[chunk["offset"] + len(chunk["text"]) :]
+    return text
+
+
+async def test_whoever_reconnects_gets_the_text_of_a_live_call_from_its_start(client: Client, runtime: Runtime) -> None:
+    runtime.add(talker())
+    run = await client.start("talker")
+    async with client.stream(f"/api/runs/{run}/events") as stream:
+        await stream.until("call.chunk")
+        for _ in range(3):
+            await stream.until("call.chunk")
+        last = ids(frames(stream.raw))[-1]
+
+    async with client.stream(f"/api/runs/{run}/events", headers={"Last-Event-ID": str(last)}) as stream:
+        again = await stream.rest()
+
+    chunks = [frame.json for frame in again if frame.kind == "call.chunk"]
+    assert chunks[0]["offset"] == 0
+    assert text_of(chunks) == WORDS
+    assert ids(again) == list(range(last + 1, ids(again)[-1] + 1))
+
+
+async def test_last_event_id_and_after_begin_in_the_middle_and_the_header_is_newer(
+    on_paper: Client, paper: Paper
+) -> None:
+    run = await paper.start("paper", "go")
+    await paper.write(run, 20)
+
+    async def first(**options: Any) -> int:
+        async with on_paper.stream(f"/api/runs/{run}/events", **options) as stream:
+            frame = await stream.next()
+            assert frame is not None
+            return int(frame.id or 0)
+
+    assert await first() == 1
+    assert await first(params={"after": "7"}) == 8
+    assert await first(headers={"Last-Event-ID": "12"}) == 13
+    assert await first(params={"after": "7"}, headers={"Last-Event-ID": "12"}) == 13
+
+
+async def test_a_run_that_is_over_ends_its_stream_at_once_and_a_browser_is_told_not_to_come_back(
+    client: Client, runtime: Runtime
+) -> None:
+    runtime.add(talker(pace=None))
+    run = await client.start("talker")
+    seq = (await client.until(run, "completed"))["seq"]
+
+    async with client.stream(f"/api/runs/{run}/events", params={"after": str(seq - 2)}) as stream:
+        assert ids(await stream.rest()) == [seq - 1, seq]
+    async with client.stream(f"/api/runs/{run}/events", headers={"Last-Event-ID": str(seq)}) as stream:
+        assert stream.told.status == 204
+
+
+async def test_a_stream_goes_on_while_a_finished_run_is_still_being_undone(
+    client: Client, runtime: Runtime, witness: Witness
+) -> None:
+    turns = [
+        Turn("A draft.", calls=[("draft", {"log": witness.log})]),
+        Turn("", calls=[("work", {"log": witness.log})]),
+    ]
+    runtime.add(Agent("drafter", model=ScriptedModel(turns), tools=[draft, work]))
+    run = await client.start("drafter")
+    await witness.saw("work")
+
+    async with client.stream(f"/api/runs/{run}/events") as stream:
+        await client.post(f"/api/runs/{run}/cancel")
+        kinds = [frame.kind for frame in await stream.rest()]
+
+    assert "effect.undone" in kinds
+    assert kinds.count("run.finished") == 1
+
+
+async def test_two_readers_get_the_same_bytes(on_paper: Client, paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    async with (
+        on_paper.stream(f"/api/runs/{run}/events") as one,
+        on_paper.stream(f"/api/runs/{run}/events") as other,
+    ):
+        await one.next(), await other.next()
+        for n in range(30):
+            await paper.write(run, 1, note="x" * n)
+            paper.speak(run, "c1", n, "y")
+            await asyncio.sleep(0)
+        while len(ids(frames(one.raw))) < 31:
+            await one.next()
+        while len(ids(frames(other.raw))) < 31:
+            await other.next()
+
+    shorter = min(len(one.raw), len(other.raw))
+    assert one.raw[:shorter] == other.raw[:shorter]
+    assert shorter > 3_000
+
+
+async def test_a_quiet_stream_is_kept_alive_with_comments(on_paper: Client, paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    async with on_paper.stream(f"/api/runs/{run}/events") as events, on_paper.stream(f"/api/runs/{run}/live") as live:
+        for stream in (events, live):
+            async with asyncio.timeout(20):
+                while b": keep-alive\n\n" not in stream.raw:
+                    stream.raw += await stream.told.content.readany()
+
+
+# -- without a gap, without a repeat
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(st.integers(0, 2**32 - 1))
+def test_a_reader_that_is_cut_off_anywhere_gets_every_event_exactly_once_and_in_order(seed: int) -> None:
+    """However often it reconnects, while the run goes on; from memory, or from the journal."""
+    chance = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feed, "TAIL", chance.choice([8, 2048]))
+        asyncio.run(_cut_off_anywhere(chance))
+
+
+async def _cut_off_anywhere(chance: random.Random) -> None:
+    paper, total, said = Paper(), chance.randint(1, 400), "abcdefghij" * 40
+    limits = Limits(queue_frames=chance.choice([4, 50, 4096, 4096]), linger_seconds=0.0)
+    async with serving(app_over_backend(paper, limits=limits, streams_per_second=10_000)) as client:
+        paper.read_seconds = chance.choice([0.001, 0.01])
+        run = await paper.start("paper", "go")
+        await paper.write(run, chance.randint(0, total // 2))
+
+        async def write() -> None:
+            while (seq := paper.seq[run]) < total:
+                await paper.write(run, min(chance.randint(1, 10), total - seq))
+                begin = chance.randrange(len(said))
+                paper.speak(run, "c1", begin, said[begin : begin + 7])
+                await asyncio.sleep(chance.choice([0, 0.001, 0.005]))
+
+        writing = asyncio.create_task(write())
+        got: list[int] = []
+        async with asyncio.timeout(60):
+            while len(got) < total:
+                cursor = {"Last-Event-ID": str(got[-1])} if got else {}
+                async with client.stream(f"/api/runs/{run}/events", headers=cursor) as stream:
+                    cut = chance.randint(1, 8_000)
+                    while len(stream.raw) < cut and len(got) + len(ids(frames(stream.raw))) < total:
+                        piece = await stream.told.content.read(chance.randint(1, 8192))
+                        if not piece:
+                            break
+                        stream.raw += piece
+                got += ids(frames(stream.raw))
+        await writing
+
+    assert got == list(range(1, total + 1))
+
+
+async def test_old_events_are_read_from_the_journal_page_by_page_and_joined_to_the_new_ones(
+    on_paper: Client, paper: Paper
+) -> None:
+    run = await paper.start("paper", "go")
+    await paper.write(run, 5_000)
+
+    async with on_paper.stream(f"/api/runs/{run}/events") as stream:
+        raw = b""
+        async with asyncio.timeout(30):
+            while b"\nid: 5050\n" not in raw or not raw.endswith(b"\n\n"):
+                raw += await stream.told.content.readany()
+                if len(raw) > 100_000 and paper.seq[run] < 5_050:
+                    await paper.write(run, 49)
+
+    assert ids(frames(raw))[:5050] == list(range(1, 5_051))
+
+
+# -- a burden to nobody
+
+
+async def test_a_reader_that_goes_away_never_stops_a_run(client: Client, runtime: Runtime) -> None:
+    runtime.add(talker())
+    run = await client.start("talker")
+    for path in ("events", "live", "events", "live"):
+        async with client.stream(f"/api/runs/{run}/{path}") as stream:
+            await stream.next()
+
+    view = await client.until(run, "completed")
+
+    assert view["result"] == WORDS
+    assert view["verbs"] == []
+
+
+async def test_a_reader_that_goes_away_is_noticed_and_its_run_is_soon_let_go(on_paper: Client, paper: Paper) -> None:
+    run, hub = await paper.start("paper", "go"), hub_of(on_paper)
+    async with on_paper.stream(f"/api/runs/{run}/events") as stream:
+        await stream.next()
+        assert (hub.readers, paper.listeners(run)) == (1, 1)
+
+    await until(lambda: hub.readers == 0)
+    await until(lambda: hub.runs == () and paper.listeners(run) == 0)
+
+
+async def test_reconnecting_folds_nothing_again(paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    await paper.write(run, 3_000)
+    async with serving(app_over_backend(paper)) as client:
+        async with client.stream(f"/api/runs/{run}/live") as stream:
+            await stream.next()
+        before = paper.reads
+        for _ in range(20):
+            async with client.stream(f"/api/runs/{run}/events", params={"after": "2990"}) as stream:
+                assert (await stream.next()) is not None
+            async with client.stream(f"/api/runs/{run}/live") as stream:
+                assert (await stream.next()) is not None
+
+    assert paper.reads == before
+
+
+def silent_reader(client: Client, path: str) -> socket.socket:
+    """Asks for a stream and never reads it."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    port = int(client.base.rpartition(":")[2])
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    return connection
+
+
+async def test_a_slow_reader_is_let_go_and_goes_on_from_its_cursor(paper: Paper) -> None:
+    limits = Limits(queue_frames=200, queue_bytes=2_000_000)
+    run = await paper.start("paper", "go")
+    async with serving(app_over_backend(paper, limits=limits)) as client:
+        hub = hub_of(client)
+        slow = [silent_reader(client, f"/api/runs/{run}/events") for _ in range(20)]
+        try:
+            await until(lambda: hub.readers == 20)
+            async with client.stream(f"/api/runs/{run}/events") as quick:
+                for _ in range(60):
+                    await paper.write(run, 10, note="x" * 20_000)
+                    await quick.up_to(paper.seq[run])
+                await until(lambda: hub.readers == 1)
+            last = await asyncio.to_thread(read_all, slow[0])
+        finally:
+            for connection in slow:
+                connection.close()
+
+        got = ids(frames(last.partition(b"\r\n\r\n")[2]))
+        async with client.stream(f"/api/runs/{run}/events", headers={"Last-Event-ID": str(got[-1])}) as stream:
+            frame = await stream.next()
+
+    assert got == list(range(1, got[-1] + 1))
+    assert 0 < got[-1] < 601
+    assert frame is not None
+    assert frame.id == str(got[-1] + 1)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything up to the end, without the framing of chunks."""
+    connection.settimeout(20)
+    raw = b""
+    while piece := connection.recv(65536):
+        raw += piece
+    head, _, body = raw.partition(b"\r\n\r\n")
+    plain = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        plain += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    return head + b"\r\n\r\n" + plain
+
+
+async def test_a_reader_that_takes_nothing_for_long_is_let_go_also_while_it_replays(paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    await paper.write(run, 400, note="x" * 20_000)
+    async with serving(app_over_backend(paper, limits=Limits(stall_seconds=0.3))) as client:
+        connection = silent_reader(client, f"/api/runs/{run}/events")
+        try:
+            await until(lambda: hub_of(client).readers == 1)
+            await until(lambda: hub_of(client).readers == 0)
+        finally:
+            connection.close()
+
+
+async def test_too_many_new_streams_are_told_when_to_come_back_and_verbs_are_not(runtime: Runtime) -> None:
+    runtime.add(talker())
+    async with serving(app_over(runtime, streams_per_second=1, streams_at_once=3)) as client:
+        run = await client.start("talker")
+        answers = []
+        for _ in range(6):
+            async with client.stream(f"/api/runs/{run}/events") as stream:
+                answers.append((stream.told.status, stream.told.headers.get("retry-after")))
+
+        assert [status for status, _ in answers] == [200, 200, 200, 503, 503, 503]
+        assert all(int(later or 0) >= 1 for status, later in answers if status == 503)
+        for _ in range(5):
+            assert (await client.get(f"/api/runs/{run}"))[0] == 200
+        assert (await client.post(f"/api/runs/{run}/cancel"))[0] == 200
+
+
+async def test_a_full_house_is_a_503(paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    app = app_over_backend(paper, limits=Limits(streams=1))
+    async with serving(app) as client, client.stream(f"/api/runs/{run}/events") as first:
+        await first.next()
+        async with client.stream(f"/api/runs/{run}/live") as second:
+            assert second.told.status == 503
+        assert (await client.get(f"/api/runs/{run}"))[0] == 200
+
+
+async def test_closing_the_hub_ends_every_stream(paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    async with serving(app_over_backend(paper)) as client:
+        async with (
+            client.stream(f"/api/runs/{run}/events") as events,
+            client.stream(f"/api/runs/{run}/live") as live,
+        ):
+            await events.next(), await live.next()
+
+            await hub_of(client).close()
+
+            assert await events.rest() == []
+            assert await live.rest() == []
+        assert (await client.get(f"/api/runs/{run}"))[0] == 503
+
+
+async def test_who_may_no_longer_read_is_cut_off(paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    app = app_over_backend(paper, limits=Limits(keep_alive_seconds=0.2))
+    allowed = [True]
+    app.state.site.guard.still_valid = lambda principal: allowed[0]
+    async with serving(app) as client, client.stream(f"/api/runs/{run}/events") as stream:
+        await stream.next()
+
+        allowed[0] = False
+
+        await until(lambda: app.state.hub.readers == 0)
+
+
+# -- the ring
+
+
+async def test_a_ring_keeps_what_it_promises_and_says_what_is_gone() -> None:
+    ring = Ring(most_frames=10, most_bytes=1000)
+    for n in range(25):
+        ring.publish(b"%d" % n)
+
+    assert ring.end == 25
+    assert ring.since(ring.start - 1) is None
+    assert ring.since(ring.start) == [b"%d" % n for n in range(ring.start, 25)]
+    assert 5 <= ring.end - ring.start <= 10
+    assert ring.since(25) == []
+
+
+async def test_a_ring_is_bounded_in_bytes_too_but_keeps_the_newest_frame() -> None:
+    ring = Ring(most_frames=1000, most_bytes=100)
+    for _ in range(10):
+        ring.publish(b"x" * 40)
+    ring.publish(b"y" * 5000)
+
+    assert ring.since(ring.end - 1) == [b"y" * 5000]
+    assert ring.since(ring.end - 4) is None
