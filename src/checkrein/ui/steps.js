@@ -1,0 +1,92 @@
+// @ts-check
+/** The task list: each step with a shape, a word and its time. */
+
+import { el, Keyed, look, mark, parts, say } from "./dom.js";
+import { Panel } from "./panel.js";
+import { counted, span } from "./times.js";
+import { ENDED } from "./types.js";
+import { SHOWN_WORDS } from "./words.js";
+
+/** @typedef {import("./types.js").StepView} StepView */
+
+const FIRST = 60;
+const WINDOW = 200;
+
+export class StepsPanel extends Panel {
+  static needs = ["steps", "status"];
+
+  /** @param {import("./panel.js").Context} context */
+  constructor(context) {
+    super(context, "Steps", "steps");
+    this.shown = FIRST;
+    /** @type {StepView[]} */
+    this.steps = [];
+    this.list = el("ol", { class: "tasks" });
+    this.count = el("span", { class: "count" });
+    this.head.append(this.count);
+    this.more = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
+    this.empty = el("p", { class: "soft" });
+    this.rows = new Keyed(this.list, (step) => String(step.number), makeRow, (row, step) => this.#draw(row, step));
+    this.body.append(this.more, this.list, this.empty);
+  }
+
+  /** @param {import("./types.js").RunView} view */
+  draw(view) {
+    this.steps = view.steps;
+    const done = view.steps.filter((step) => step.shown === "done").length;
+    const [some, all] = [done, view.steps.length].map((count) => count.toLocaleString("en"));
+    say(this.count, view.steps.length ? `${some} of ${all} done` : "");
+    this.empty.hidden = view.steps.length > 0;
+    say(this.empty, ENDED.has(view.status) ? "It had none." : "The agent has not said yet what it will do.");
+    this.#list();
+  }
+
+  #list() {
+    const from = Math.max(0, this.steps.length - this.shown);
+    this.more.hidden = from === 0;
+    if (from) say(this.more, `Show ${counted(Math.min(WINDOW, from), "earlier step")}`);
+    this.rows.show(this.steps.slice(from));
+    mark(this.list, "start", String(from + 1));
+  }
+
+  #showMore() {
+    this.shown += WINDOW;
+    this.#list();
+  }
+
+  /** @param {HTMLElement} row @param {StepView} step */
+  #draw(row, step) {
+    const { glyph, title, word, time } = parts(row);
+    mark(row, "class", `task is-${step.shown}`);
+    look(glyph, step.shown);
+    say(title, step.title);
+    say(word, SHOWN_WORDS[step.shown]);
+    say(time, stepTime(step, this.context.now()));
+  }
+
+  tick() {
+    for (const step of this.steps.slice(-this.shown)) {
+      if (step.started_at && !step.finished_at) this.rows.again(String(step.number));
+    }
+  }
+}
+
+/** A step that never ended has no time of its own to show. @param {StepView} step @param {number} now */
+function stepTime(step, now) {
+  if (step.finished_at || step.shown === "running" || step.shown === "needs_you") {
+    return span(step.started_at, step.finished_at, now);
+  }
+  return "";
+}
+
+function makeRow() {
+  return el(
+    "li",
+    { class: "task" },
+    el("span", { class: "glyph", "aria-hidden": "true" }),
+    el("span", { class: "title" }),
+    el("span", { class: "word" }),
+    el("span", { class: "time" }),
+  );
+}
+
