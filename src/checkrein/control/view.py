@@ -62,6 +62,8 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stopped_by: Verb | None = None
     run: str | None = None
     """Of a sub-run: its id."""
+    files: tuple[str, ...] = ()
+    """Of a tool: the files it has published, on the machine where it ran."""
 
 
 class ApprovalView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

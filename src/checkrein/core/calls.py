@@ -237,6 +237,7 @@ def finish_call(state: State, command: FinishCall) -> Verdict:
         chunk_hash=command.chunk_hash,
         tokens_after_stop=command.tokens_after_stop,
         retry=command.retry,
+        files=command.files,
         verb=_stopped_by(state, live.stop, command.outcome),
     )
     if live.effect is None:

@@ -150,6 +150,7 @@ class FinishCall(Command, frozen=True, kw_only=True):
     chunk_hash: str = ""
     tokens_after_stop: int = 0
     retry: bool = False
+    files: tuple[str, ...] = ()
 
 
 class LeaveEffect(Command, frozen=True, kw_only=True):

@@ -169,6 +169,8 @@ class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
     """With `failed`, of a model: it may pass, and the same is asked again as the next attempt."""
     abandoned: bool = False
     """With `in_doubt`: said by whoever took the run over. The time since the last event was nobody's work."""
+    files: tuple[str, ...] = ()
+    """The files that it has published, on the machine where it ran."""
 
 
 class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):

@@ -315,6 +315,7 @@ def finishing(call: str, attempt: int, ended: Ended, at: float) -> c.FinishCall:
         chunk_hash=ended.chunk_hash,
         tokens_after_stop=ended.tokens_after_stop,
         retry=ended.retry_seconds is not None,
+        files=tuple(map(recordable, ended.files)),
     )
 
 

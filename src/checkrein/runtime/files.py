@@ -66,21 +66,24 @@ class CallFiles:
             os.close(descriptor)
 
 
-def publish(folder: Path) -> None:
+def publish(folder: Path) -> tuple[str, ...]:
     """The call has succeeded: move its files to where they belong, in the order they were written, and remove the rest.
 
-    Each file appears at once or not at all; several of them appear one after the other. Raises `OSError` when a file
-    cannot be moved; those before it have been, the others are dropped.
+    Returns where they are now, each once. Each file appears at once or not at all; several of them appear one after
+    the other. Raises `OSError` when a file cannot be moved; those before it have been, the others are dropped.
     """
+    published: dict[str, None] = {}
     if not folder.exists():
-        return
+        return ()
     try:
         for state, part, goal in _listed(folder):
             if state == "whole":
                 os.replace(part, goal)
                 _sync_folder(goal.parent)
+                published[os.fspath(goal)] = None
     finally:
         discard(folder)
+    return tuple(published)
 
 
 def discard(folder: Path) -> None:

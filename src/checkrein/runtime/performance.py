@@ -197,6 +197,7 @@ def _redacted(ended: ToolEnded, secrets: Secrets) -> ToolEnded:
         result=None if ended.result is None else secrets.json(ended.result),
         error=None if ended.error is None else secrets.text(ended.error),
         traceback=None if ended.traceback is None else secrets.text(ended.traceback),
+        files=tuple(map(secrets.text, ended.files)),
     )
 
 
@@ -205,11 +206,10 @@ def _put_away(folder: Path, ended: ToolEnded) -> ToolEnded:
         files.discard(folder)
         return ended
     try:
-        files.publish(folder)
+        return msgspec.structs.replace(ended, files=files.publish(folder))
     except OSError as error:
         message = f"{type(error).__name__}: a file could not be published: {error}"
         return msgspec.structs.replace(ended, outcome=Outcome.FAILED, result=None, error=message)
-    return ended
 
 
 def failure(error: BaseException) -> ToolEnded:

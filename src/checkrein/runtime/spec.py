@@ -33,6 +33,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     tokens_after_stop: int = 0
     retry_seconds: float | None = None
     """A failure that may pass: the same is asked again after so many seconds."""
+    files: tuple[str, ...] = ()
+    """The files that it has published."""
 
 
 class Performance(Protocol):

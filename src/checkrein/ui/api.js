@@ -67,6 +67,20 @@ export class Api {
   }
 
   /**
+   * A file as text.
+   * @param {string} path
+   * @returns {Promise<string>} raises `ApiError`
+   */
+  async text(path) {
+    const response = await this.#send(path, { headers: { Accept: "text/plain" } });
+    if (!response.ok) throw await refusal(response);
+    if (!response.headers.get("Content-Type")?.startsWith("text/plain")) {
+      throw new ApiError(response.status, "no_text", "This file is no text; look at it where it is.");
+    }
+    return response.text();
+  }
+
+  /**
    * Open an event stream. It is read until `signal` says otherwise.
    * @param {string} path
    * @param {AbortSignal} signal

@@ -4,6 +4,7 @@
 import { copyButton, el, Keyed, look, mark, parts, say } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { asking, message, Panel } from "./panel.js";
+import { filesOf } from "./files.js";
 import { plain } from "./plain.js";
 import { counted, moment, span } from "./times.js";
 import { block, fields, textOf } from "./value.js";
@@ -194,6 +195,7 @@ function detail(call, context) {
     call.kind === "run" && call.run && el("p", null, el("a", { href: context.runUrl(call.run) }, "Open this sub-run")),
     ...(isModel ? [] : [el("h3", null, "What it was given"), fields(call.arguments, `What ${call.name} was given`)]),
     ...(isModel ? said(call) : brought(call)),
+    ...filesOf(call, context),
     ...(call.error ? [el("h3", null, "What went wrong"), block(call.error, "What went wrong")] : []),
     isModel && call.arguments && folded("What it was given", [fields(call.arguments, "What the model was given")]),
     folded("For the record", [record(call)]),

@@ -41,7 +41,8 @@
  * @typedef {{ reason: string, by: string, at: number, note?: string }} ReasonView
  * @typedef {{ verb: string, seq: number, by: string, at: number, reason?: string, question?: string,
  *   call?: string }} VerbView
- * @typedef {CallBrief & { arguments?: any, result?: any, text?: string, thinking?: string, html?: string }} CallWhole
+ * @typedef {CallBrief & { arguments?: any, result?: any, text?: string, thinking?: string, html?: string,
+ *   files?: string[] }} CallWhole
  * @typedef {{ id: string, status: Status, waiting: boolean, waiting_for?: WaitingView[], agent: string, goal: string,
  *   thread: string, owner?: string, parent?: string | null, created_at: number, changed_at: number,
  *   elapsed_seconds: number, ticking: boolean, usage?: Usage, steps?: [number, number] }} RunRow

@@ -49,6 +49,7 @@ class SeenCall:
     checked: CheckView | None = None
     text: str = ""
     thinking: str = ""
+    files: tuple[str, ...] = ()
     _early: dict[int, str] = field(default_factory=dict)
     """Text of attempts whose start has not been read yet."""
     _is_told: bool = False
@@ -71,6 +72,7 @@ class SeenCall:
 
     def end(self, event: CallFinished, stopped_by: Verb | None) -> None:
         self.finished_at, self.outcome, self.error, self.stopped_by = event.at, event.outcome, event.error, stopped_by
+        self.files = event.files
         self._take_result(event.result)
         self._changes += 1
 
@@ -145,6 +147,7 @@ class SeenCall:
             finished_at=self.finished_at,
             stopped_by=self.stopped_by,
             run=self.run,
+            files=self.files,
         )
 
     def _looks(self, state: State, effect: Effect | None) -> tuple[Shown, str]:

@@ -16,6 +16,7 @@ from checkrein.server.backend import AgentCard
 from checkrein.server.bodies import StartRun, body_of, json_answer
 from checkrein.server.errors import JSON, invalid, not_found
 from checkrein.server.feed import Feed
+from checkrein.server.files import file_answer, published
 from checkrein.server.listing import Listing, RunList
 from checkrein.server.live import encoded, is_ticking
 from checkrein.server.markdown import render
@@ -124,6 +125,22 @@ def routes(site: Site) -> APIRouter:
     async def call(request: Request, run: str, call: str) -> Response:
         await site.see(request, run)
         return await call_answer(await site.hub.feed(run), call)
+
+    @router.get(
+        "/runs/{run}/calls/{call}/files/{number}",
+        summary="A file that a call has published",
+        description="As plain text, or as a download where it is none. `number` counts from 0, in `files` of the call.",
+        responses={200: {"description": "The file.", "content": {"text/plain": {}}}, **errors(404)},
+        response_class=Response,
+    )
+    async def file(request: Request, run: str, call: str, number: int) -> Response:
+        await site.see(request, run)
+        view = (await site.hub.feed(run)).viewer.call(call)
+        path = None if view is None or not 0 <= number < len(view.files) else view.files[number]
+        body = None if path is None else await asyncio.to_thread(published, path)
+        if path is None or body is None:
+            raise not_found("file_not_found", f"File {number} of call {call} is not there, or not any more.", call=call)
+        return file_answer(body, path)
 
     return router
 
