@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import settings
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if "CI" in os.environ else "here")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -17,7 +17,7 @@ from checkrein.models import (
     UsageDelta,
     User,
 )
-from checkrein.models.anthropic_stream import Reader
+from checkrein.models.anthropic_stream import AnthropicReader
 from checkrein.models.anthropic_thinking import SEALED, Thought, packed
 from checkrein.models.failures import ErrorInStream
 
@@ -25,7 +25,7 @@ REQUEST = Request("", (User("Go."),))
 
 
 def read(*events):
-    reader = Reader()
+    reader = AnthropicReader()
     return [delta for event in events for delta in reader.read(msgspec.json.encode(event))]
 
 
@@ -204,11 +204,11 @@ def test_an_error_is_raised_with_all_it_says():
 @pytest.mark.parametrize("event", [b"", b"{", b"[]", b'{"index": 0}', b'{"type": "content_block_delta", "delta": 1}'])
 def test_what_is_no_event_is_an_error(event):
     with pytest.raises(msgspec.DecodeError):
-        Reader().read(event)
+        AnthropicReader().read(event)
 
 
 def test_what_has_come_so_far_is_known_at_any_moment():
-    reader = Reader()
+    reader = AnthropicReader()
     for event in (*THOUGHT, start(1, type="text", text="So."), start(2, type="tool_use", id="a", name="b", input={})):
         reader.read(msgspec.json.encode(event))
 

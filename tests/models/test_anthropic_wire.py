@@ -47,6 +47,7 @@ from checkrein.testing.provider import Fault, Provider, Reply, Usage
 from checkrein.testing.provider.anthropic import signature_of
 from tests.control.scene import until_state
 from tests.models.anthropic_scene import ASK, MODEL, Reading, model_at
+from tests.models.sockets import HEAD, chunk, listening, request
 
 pytestmark = pytest.mark.anyio
 
@@ -336,6 +337,23 @@ async def test_keep_alives_are_not_silence():
 
         assert not reading.task.done()
         await reading.stop()
+
+
+async def test_a_server_that_says_nothing_but_comments_has_stalled():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(HEAD)
+        while True:
+            writer.write(chunk(b": still here\n\n"))
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    async with listening(serve) as address:
+        model = AnthropicModel(MODEL, api_key="k", base_url=f"http://{address}", timeouts=Timeouts(first_byte=0.5))
+        with pytest.raises(ModelUnavailable) as caught:
+            await asyncio.wait_for(collect(model.stream(ASK), ASK), 30)
+
+    assert caught.value.reason == "stalled"
 
 
 async def test_a_server_that_is_not_there_is_said_not_to_be():

@@ -1,4 +1,4 @@
-"""Messages survive JSON unchanged, and a history can be recorded by what was added to it."""
+"""Messages survive JSON unchanged, and a history has a hash that tells it from every other."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrein.core.events import Json
-from checkrein.errors import StoreDamaged
 from checkrein.models import (
     NO_HISTORY,
-    Added,
     Assistant,
     Message,
     Note,
@@ -23,9 +21,7 @@ from checkrein.models import (
     ToolResult,
     ToolSpec,
     User,
-    added_since,
     as_json,
-    fold,
     hash_after,
 )
 from tests.models.strategies import whole_histories
@@ -107,43 +103,3 @@ def test_a_history_read_back_from_json_has_the_same_hash(history):
 )
 def test_other_histories_have_other_hashes(one: list[Message], other: list[Message]):
     assert hash_after(NO_HISTORY, one) != hash_after(NO_HISTORY, other)
-
-
-def test_a_history_that_grew_is_recorded_by_what_is_new():
-    before: list[Message] = [User("a"), Assistant("b")]
-    known = hash_after(NO_HISTORY, before)
-
-    added = added_since(before, known, [*before, User("c")])
-
-    assert added == Added((User("c"),), hash_after(known, [User("c")]))
-
-
-def test_a_history_that_was_rewritten_says_how_much_of_the_former_one_stands():
-    before: list[Message] = [User("a"), Assistant("b"), User("c")]
-
-    added = added_since(before, hash_after(NO_HISTORY, before), [User("a"), Note("b"), User("c")])
-
-    assert (added.keeps, added.messages) == (1, (Note("b"), User("c")))
-
-
-@given(st.lists(whole_histories(), max_size=5))
-def test_folding_what_was_added_gives_the_latest_history(histories):
-    records = []
-    latest: list[Message] = []
-    known = NO_HISTORY
-    for history in histories:
-        records.append(added_since(latest, known, history))
-        latest, known = history, records[-1].hash
-    stored = msgspec.json.decode(msgspec.json.encode(records), type=list[Added])
-
-    assert fold(stored) == tuple(latest)
-
-
-def test_a_record_that_does_not_follow_is_noticed():
-    first = added_since((), NO_HISTORY, [User("a")])
-    second = added_since([User("a")], first.hash, [User("a"), User("b")])
-
-    assert fold([first, second]) == (User("a"), User("b"))
-    for broken in ([second], [first, first, second], [Added((User("x"),), first.hash), second]):
-        with pytest.raises(StoreDamaged, match="does not follow"):
-            fold(broken)

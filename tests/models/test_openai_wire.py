@@ -42,13 +42,12 @@ from checkrein.models import (
     as_json,
     collect,
     http,
-    openai_wire,
     repair,
 )
 from checkrein.models import Reply as Answer
 from checkrein.models.http import Timeouts, client
 from checkrein.models.openai_body import Bodies
-from checkrein.models.openai_stream import Reader
+from checkrein.models.openai_stream import OpenAIReader
 from checkrein.models.openai_wire import OpenAIModel
 from checkrein.testing.provider import Fault, Provider, Reply
 from tests.models.sockets import END, HEAD, chunk, listening, request
@@ -299,7 +298,7 @@ async def test_a_connection_whose_response_ends_a_moment_after_the_answer_is_use
 
 
 def read(*events: dict[str, Any]) -> list[Delta]:
-    reader = Reader()
+    reader = OpenAIReader()
     return [delta for event in events for delta in reader.read(msgspec.json.encode(event))]
 
 
@@ -720,7 +719,7 @@ async def test_d15_an_answer_that_stalls_is_given_up(pings: float | None, monkey
 
 async def test_an_answer_that_is_complete_is_not_lost_when_its_end_does_not_come(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(openai_wire, "USAGE_SECONDS", 0.1)
+    monkeypatch.setattr(OpenAIModel, "end_seconds", 0.1)
     async with Provider(Reply("Hello.", fault=Fault(stall_before_end=True))) as provider:
         async with asyncio.timeout(30):
             answer = await collect(model(provider).stream(ASKED), ASKED)

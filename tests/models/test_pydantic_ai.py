@@ -20,7 +20,7 @@ from checkrein.core.words import Status
 from checkrein.errors import ModelRateLimited, ModelUnauthorised, UnknownModel
 from checkrein.models import Assistant, Finish, Request, ToolSpec, User, as_json, collect
 from checkrein.models.pydantic_ai import PydanticAIModel
-from tests.control.test_runtime import until
+from tests.runtime.witness import until
 
 pytestmark = pytest.mark.anyio
 

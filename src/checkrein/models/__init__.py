@@ -3,7 +3,6 @@
 from checkrein.models.history import Fate, check, repair, result_of
 from checkrein.models.messages import (
     NO_HISTORY,
-    Added,
     Assistant,
     Message,
     Note,
@@ -13,9 +12,7 @@ from checkrein.models.messages import (
     ToolResult,
     ToolSpec,
     User,
-    added_since,
     as_json,
-    fold,
     hash_after,
 )
 from checkrein.models.port import (
@@ -72,9 +69,6 @@ __all__ = [
     "Fate",
     "result_of",
     "NO_HISTORY",
-    "Added",
-    "added_since",
-    "fold",
     "hash_after",
     # a model for tests
     "ScriptedModel",

@@ -13,18 +13,8 @@ import msgspec
 from checkrein.core.conditions import Usage
 from checkrein.models.anthropic_thinking import SEALED, Thought, packed
 from checkrein.models.failures import ErrorInStream
-from checkrein.models.messages import Request
-from checkrein.models.port import (
-    Collector,
-    Delta,
-    Finish,
-    Finished,
-    Reply,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    UsageDelta,
-)
+from checkrein.models.port import Delta, Finish, Finished, TextDelta, ThinkingDelta, ToolCallDelta, UsageDelta
+from checkrein.models.reader import Reader
 
 # fmt: off
 _FINISH: Final = {
@@ -83,28 +73,13 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
 _decode: Final = msgspec.json.Decoder(_Event).decode
 
 
-class Reader:
-    """Makes deltas of events, one answer long, and remembers them."""
+class AnthropicReader(Reader):
+    """Reads one answer on the Anthropic wire."""
 
-    __slots__ = (
-        "_cached",
-        "_calls",
-        "_input",
-        "_output",
-        "_said",
-        "_text",
-        "_thoughts",
-        "_written",
-        "is_complete",
-        "is_finished",
-    )
+    __slots__ = ("_cached", "_calls", "_input", "_output", "_text", "_thoughts", "_written")
 
     def __init__(self) -> None:
-        self.is_finished = False
-        """The model has said all it is going to say."""
-        self.is_complete = False
-        """The provider has said that nothing more will come."""
-        self._said: list[Delta] = []
+        super().__init__()
         self._calls: dict[int, int] = {}
         """Our number of the tool call in the block of that index."""
         self._text = 0
@@ -115,7 +90,6 @@ class Reader:
         self._output = 0
 
     def read(self, event: bytes) -> list[Delta]:
-        """What `event` adds to the answer. Raises `ErrorInStream`, or `msgspec.DecodeError` for what is no event."""
         found = _decode(event)
         # In the order of how often they come: this runs once for every token.
         if found.type == "content_block_delta":
@@ -134,13 +108,6 @@ class Reader:
             deltas = []
         self._said += deltas
         return deltas
-
-    def partial(self, request: Request) -> Reply:
-        """What has come so far."""
-        collector = Collector(request)
-        for delta in self._said:
-            collector.add(delta)
-        return collector.partial()
 
     def _piece(self, event: _Event) -> list[Delta]:
         delta = event.delta

@@ -1,4 +1,4 @@
-"""What is said to a model and by it, and how a growing history is recorded without repeating it.
+"""What is said to a model and by it, and the hash by which a growing history is told apart.
 
 Messages are data: frozen, tagged, equal after a round trip through JSON. They know no provider. How they look on a wire
 is for that wire, whether a provider would accept them in this order is for `history`.
@@ -9,14 +9,13 @@ is for that wire, whether a provider would accept them in this order is for `his
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from checkrein.core.events import Json
-from checkrein.errors import StoreDamaged
 
 if TYPE_CHECKING:
     JsonOrNone = Json | None
@@ -110,18 +109,7 @@ def as_json(value: object) -> Json:
     return Json(_ENCODER.encode(value))
 
 
-# -- recording a history by what was added to it
-
-
-class Added(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How the history of one model call differs from that of the one before."""
-
-    messages: tuple[Message, ...]
-    hash: str
-    """Of the whole history, these included."""
-    keeps: int | None = None
-    """How many messages of the former history still stand before these; None: all of them."""
-
+# -- telling a history by its hash
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -132,32 +120,3 @@ def hash_after(previous_hash: str, messages: Iterable[Message]) -> str:
     for message in messages:
         digest = sha256(digest + _ENCODER.encode(message)).digest()
     return digest.hex()
-
-
-def added_since(previous: Sequence[Message], previous_hash: str, current: Sequence[Message]) -> Added:
-    """What to record of `current`, given what was recorded last. Usually `previous` still stands and has grown."""
-    before, now = tuple(previous), tuple(current)
-    if now[: len(before)] == before:
-        new = now[len(before) :]
-        return Added(messages=new, hash=hash_after(previous_hash, new))
-    keeps = next(i for i, old in enumerate(before) if i >= len(now) or now[i] != old)
-    return Added(messages=now[keeps:], hash=hash_after(NO_HISTORY, now), keeps=keeps)
-
-
-def fold(records: Iterable[Added]) -> tuple[Message, ...]:
-    """The history after all of `records`. Raises `StoreDamaged` if one does not follow from those before it."""
-    messages: list[Message] = []
-    known = NO_HISTORY
-    for record in records:
-        if record.keeps is not None:
-            del messages[record.keeps :]
-            known = hash_after(NO_HISTORY, messages)
-        messages.extend(record.messages)
-        known = hash_after(known, record.messages)
-        if known != record.hash:
-            raise StoreDamaged(
-                f"The history of a model call does not follow from the one before it after message {len(messages)}; "
-                "compare the journal with a backup or with exported evidence.",
-                hash=record.hash,
-            )
-    return tuple(messages)

@@ -12,18 +12,8 @@ import msgspec
 
 from checkrein.core.conditions import Usage
 from checkrein.models.failures import ErrorInStream
-from checkrein.models.messages import Request
-from checkrein.models.port import (
-    Collector,
-    Delta,
-    Finish,
-    Finished,
-    Reply,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    UsageDelta,
-)
+from checkrein.models.port import Delta, Finish, Finished, TextDelta, ThinkingDelta, ToolCallDelta, UsageDelta
+from checkrein.models.reader import Reader
 
 DONE: Final = b"[DONE]"
 
@@ -91,20 +81,19 @@ class _Chunk(msgspec.Struct, frozen=True, gc=False):
 _decode: Final = msgspec.json.Decoder(_Chunk).decode
 
 
-class Reader:
-    """Makes deltas of events, one answer long, and remembers them."""
+class OpenAIReader(Reader):
+    """Reads one answer on the OpenAI wire."""
 
-    __slots__ = ("_calls", "_is_refusal", "_said", "is_finished")
+    __slots__ = ("_calls", "_is_refusal")
 
     def __init__(self) -> None:
-        self.is_finished = False
-        """The model has said all it is going to say. What may still come is what it used."""
-        self._said: list[Delta] = []
+        super().__init__()
         self._calls = _Calls()
         self._is_refusal = False
 
     def read(self, event: bytes) -> list[Delta]:
-        """What `event` adds to the answer. Raises `ErrorInStream`, or `msgspec.DecodeError` for what is no event."""
+        if event == DONE:
+            return self._end()
         chunk = _decode(event)
         deltas: list[Delta] = []
         if chunk.error is not None:
@@ -119,20 +108,14 @@ class Reader:
         self._said += deltas
         return deltas
 
-    def finish(self) -> list[Delta]:
+    def _end(self) -> list[Delta]:
         """The server says that this was all. Many a compatible one does not say why."""
+        self.is_complete = True
         if self.is_finished:
             return []
         self.is_finished = True
         self._said.append(Finished(Finish.STOP))
         return self._said[-1:]
-
-    def partial(self, request: Request) -> Reply:
-        """What has come so far."""
-        collector = Collector(request)
-        for delta in self._said:
-            collector.add(delta)
-        return collector.partial()
 
     def _add(self, choice: _Choice, event: bytes, deltas: list[Delta]) -> None:
         delta = choice.delta
