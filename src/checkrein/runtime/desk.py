@@ -22,7 +22,7 @@ from checkrein.core.events import (
 )
 from checkrein.core.orders import may_permit
 from checkrein.core.state import State
-from checkrein.core.words import Status, Verb
+from checkrein.core.words import Outcome, Status, Verb
 from checkrein.errors import RunOver
 from checkrein.journal.contract import Journal, Lease, Recorded
 from checkrein.runtime.scribe import CommandRefused, OwnershipLost, Scribe
@@ -108,6 +108,18 @@ class Desk:
         except (CommandRefused, RunOver):
             return False
         return True
+
+    async def ended_within(self, seconds: float, call: str, performance: Performance) -> Ended:
+        """How an undo or a check ended. One that takes longer is stopped, and has failed."""
+        self.flights[call] = Flight(call, performance)
+        try:
+            async with asyncio.timeout(seconds):
+                return await performance.ended()
+        except TimeoutError:
+            await performance.abort()
+            return Ended(outcome=Outcome.FAILED, error=f"it did not end within {seconds:g} s")
+        finally:
+            self.flights.pop(call, None)
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something beside; it ends with the driver at the latest."""

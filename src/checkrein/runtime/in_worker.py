@@ -37,7 +37,6 @@ class WorkerPerformance(ToolPerformance):
         self._shields: list[float] = []
         self._is_settled = False
         self._is_killing = False
-        self._is_held = False
         self._frozen: list[Row] = []
         self._gate = asyncio.Event()
         self._gate.set()
@@ -171,7 +170,6 @@ class WorkerPerformance(ToolPerformance):
         async with self._freezing:
             if self.is_decided or self._aborting is not None:
                 return False
-            self._is_held = True
             if self._family is None:
                 self._gate.clear()  # it has not begun, and will not until it may go on
                 return True
@@ -183,7 +181,6 @@ class WorkerPerformance(ToolPerformance):
 
     async def go_on(self) -> None:
         async with self._freezing:
-            self._is_held = False
             self._gate.set()
             frozen, self._frozen = self._frozen, []
             if frozen:

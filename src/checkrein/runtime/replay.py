@@ -30,6 +30,7 @@ from checkrein.core.state import State
 from checkrein.core.words import Answer, CallKind, Decision, Outcome
 from checkrein.errors import ReplayDiverged
 from checkrein.journal.contract import Recorded
+from checkrein.runtime.values import stored
 
 STALL_SECONDS: Final = 2.0
 """How long a program may ask for nothing that is recorded before it is said to have diverged."""
@@ -104,14 +105,14 @@ class Past:
             case ApprovalDecided() if event.decision is not Decision.APPROVED:
                 self._endings[event.call] = ending_of(event)
             case CallFinished():
-                self._endings[event.call] = Ending(event.outcome, _bytes(event.result), event.error, event.at)
+                self._endings[event.call] = Ending(event.outcome, stored(event.result), event.error, event.at)
                 if event.call in self.calls:
                     said = event.result if event.outcome is Outcome.ABORTED else None
-                    self.calls[event.call].partial = _bytes(said)
+                    self.calls[event.call].partial = stored(said)
             case CallResolved():
                 happened = event.answer is Answer.HAPPENED
                 self._endings[event.call] = Ending(
-                    Outcome.COMPLETED if happened else Outcome.ABORTED, _bytes(event.result), at=event.at
+                    Outcome.COMPLETED if happened else Outcome.ABORTED, stored(event.result), at=event.at
                 )
             case VerbAccepted() if event.instruction is not None:
                 self._instructions[event.id] = event.instruction
@@ -221,7 +222,3 @@ class Replay:
             asked=asked,
             recorded=recorded,
         )
-
-
-def _bytes(value: msgspec.Raw | None) -> bytes | None:
-    return None if value is None else bytes(value)

@@ -21,6 +21,7 @@ from checkrein.errors import Fenced, JournalError, Refused, RunOver
 from checkrein.journal.contract import Journal
 from checkrein.runtime.deciding import take
 from checkrein.runtime.spec import Ended
+from checkrein.runtime.values import stored
 
 HELD: Final = "held:"
 """The id of a pause that a parent passed on begins with this: it is resumed with the parent, and no other is."""
@@ -153,7 +154,7 @@ class SubRun:
             raise AssertionError(f"{self.run} is finished without an end")
         return Ended(
             outcome=_OUTCOMES[event.status],
-            result=None if event.result is None else bytes(event.result),
+            result=stored(event.result),
             error=event.error,
             usage=finished.usage,
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from checkrein.core import commands as c
@@ -13,10 +11,10 @@ from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
 from checkrein.core.events import UNDO_PREFIX, CallFinished, CallResolved, CallStarted
 from checkrein.core.words import Answer, CallKind, Outcome
-from checkrein.runtime.desk import Desk, Flight
+from checkrein.runtime.desk import Desk
 from checkrein.runtime.scribe import OwnershipLost
 from checkrein.runtime.spec import Ended, Undo, UndoneCall
-from checkrein.runtime.values import recordable
+from checkrein.runtime.values import recordable, stored
 
 UNDO_TRIES: Final = 3
 UNDO_SECONDS: Final = 30.0
@@ -84,15 +82,7 @@ class Undoing:
             self._note(call, Ended(outcome=Outcome.FAILED, error=str(error)))
             await self._desk.scribe.flush()
             return False
-        self._desk.flights[call] = Flight(call, performance)
-        try:
-            async with asyncio.timeout(UNDO_SECONDS):
-                ended = await performance.ended()
-        except TimeoutError:
-            await performance.abort()
-            ended = Ended(outcome=Outcome.FAILED, error=f"it did not end within {UNDO_SECONDS:g} s")
-        finally:
-            self._desk.flights.pop(call, None)
+        ended = await self._desk.ended_within(UNDO_SECONDS, call, performance)
         self._note(call, ended)
         await self._desk.scribe.flush()
         return ended.outcome is Outcome.COMPLETED
@@ -119,11 +109,7 @@ class Undoing:
                         id=started.call, key=started.key, name=started.name, arguments=arguments
                     )
                 case CallFinished(call=call, outcome=outcome, result=result) if call in self._calls:
-                    self._calls[call] = replace(self._calls[call], outcome=outcome, result=_bytes(result))
+                    self._calls[call] = replace(self._calls[call], outcome=outcome, result=stored(result))
                 case CallResolved(call=call, answer=Answer.HAPPENED, result=result) if call in self._calls:
-                    self._calls[call] = replace(self._calls[call], outcome=Outcome.COMPLETED, result=_bytes(result))
+                    self._calls[call] = replace(self._calls[call], outcome=Outcome.COMPLETED, result=stored(result))
         return self._calls[effect]
-
-
-def _bytes(value: msgspec.Raw | None) -> bytes | None:
-    return None if value is None else bytes(value)

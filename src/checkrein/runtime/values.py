@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from checkrein.runtime.typed import typed
+
+if TYPE_CHECKING:
+    import msgspec
 
 
 class NotJson(TypeError):
     """A tool returned something that JSON cannot hold, or was given arguments that are no JSON object."""
 
 
-@runtime_checkable
-class Converts(Protocol):
-    """An object that makes its arguments out of JSON, and JSON of its result, in a way of its own."""
-
-    def decode_arguments(self, arguments: bytes) -> Mapping[str, Any]: ...
-
-    def encode_result(self, result: Any) -> bytes: ...
-
-
 def decode_arguments(function: Callable[..., Any], arguments: bytes) -> Mapping[str, Any]:
     """The keyword arguments for `function`, of the types in its signature."""
-    decode = getattr(function, "decode_arguments", None)
-    return typed(function, plain_arguments(arguments)) if decode is None else decode(arguments)
+    return typed(function, plain_arguments(arguments))
 
 
 def plain_arguments(arguments: bytes) -> dict[str, Any]:
@@ -52,9 +45,6 @@ def shown_arguments(arguments: bytes) -> Mapping[str, Any]:
 
 def encode_result(function: Callable[..., Any], result: Any) -> bytes:
     """The result as JSON, or `NotJson`."""
-    encode = getattr(function, "encode_result", None)
-    if encode is not None:
-        return encode(result)  # type: ignore[no-any-return]
     try:
         text = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plainer)
         return text.encode()
@@ -62,6 +52,11 @@ def encode_result(function: Callable[..., Any], result: Any) -> bytes:
         raise NotJson(f"{_name(function)} returned {_what(result)}{error}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(f"{_name(function)} returned {_what(result)}, which JSON cannot hold: {error}") from None
+
+
+def stored(value: msgspec.Raw | None) -> bytes | None:
+    """JSON as the journal has it."""
+    return None if value is None else bytes(value)
 
 
 def recordable(text: str) -> str:
