@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -55,6 +56,16 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     reference = (ROOT / "docs" / "reference" / "python.md").read_text()
 
     assert re.search(rf"`@?{name}[`(]|\*\*`@?{name}", reference), f"{name} is not documented"
+
+
+@pytest.mark.parametrize("made", [checkrein.Agent, checkrein.Runtime, checkrein.Tool, checkrein.MCP])
+def test_everything_that_can_be_said_when_it_is_made_is_in_the_reference(made: type) -> None:
+    reference = (ROOT / "docs" / "reference" / "python.md").read_text()
+    (entry,) = [one for one in re.split(r"(?m)^- ", reference) if f"**`{made.__name__}" in one.split(":")[0]]
+
+    missing = [name for name in inspect.signature(made).parameters if not re.search(rf"\b{name}\b", entry)]
+
+    assert missing == []
 
 
 @pytest.mark.parametrize("name", checkrein.__all__)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import math
+from typing import Any
+
+import pydantic
 import pytest
 
-from checkrein import Agent, tool
+from checkrein import Agent, Context, agent, tool
 from checkrein.agents.tool import Tool
 from checkrein.errors import MisuseError
 from checkrein.models import ScriptedModel
@@ -49,3 +54,47 @@ def test_a_tool_without_such_words_is_called_by_its_name() -> None:
 def test_words_that_name_no_argument_are_refused_when_the_agent_is_built(words: str) -> None:
     with pytest.raises(MisuseError, match="changes="):
         build(Tool(draft.function, undo=discard, changes=words))
+
+
+# -- what is refused when an agent is built
+
+
+class Session:
+    """Something that only one process has."""
+
+
+async def with_session(n: int, session: Any = Session()) -> None: ...  # noqa: B008
+async def with_typed_session(session: Session = Session()) -> None: ...  # noqa: B008
+async def without_end(limit: float = math.inf) -> None: ...
+async def with_sessions(sessions: list[Any] = [Session()]) -> None: ...  # noqa: B006, B008
+
+
+@pytest.mark.parametrize("function", [with_session, with_typed_session, without_end, with_sessions])
+def test_a_default_that_json_cannot_hold_is_refused_when_the_agent_is_built(function: Any) -> None:
+    with pytest.raises(MisuseError, match=r"has a default for (session|limit|sessions) that JSON cannot hold"):
+        build(Tool(function))
+
+
+async def with_plain(
+    n: int = 1, text: str = "", many: tuple[int, ...] = (1, 2), none: Session | None = None
+) -> None: ...
+async def with_bytes(data: bytes = b"ab") -> None: ...
+async def with_date(
+    day: datetime.date = datetime.date(2026, 1, 2), days: frozenset[str] = frozenset({"a"})
+) -> None: ...
+async def with_field(n: int = pydantic.Field(3, ge=1), text: str | None = pydantic.Field(None)) -> None: ...
+
+
+@pytest.mark.parametrize("function", [with_plain, with_bytes, with_date, with_field])
+def test_a_default_that_can_be_recorded_is_taken(function: Any) -> None:
+    assert build(Tool(function)).tools
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t\n"])
+def test_an_agent_without_a_name_is_refused(name: str) -> None:
+    async def program(ctx: Context, goal: str) -> None: ...
+
+    with pytest.raises(MisuseError, match="needs a name"):
+        Agent(name, model=ScriptedModel(["Done."]))
+    with pytest.raises(MisuseError, match="needs a name"):
+        agent(name=name)(program)

@@ -25,7 +25,7 @@ from checkrein.agents.redacting import redacted_messages
 from checkrein.agents.streaming import Stream, StreamPerformance
 from checkrein.agents.threads import told_of
 from checkrein.agents.tool import Tool, as_tool, path_of
-from checkrein.agents.tooling import check_undo, tool_call
+from checkrein.agents.tooling import begin, check_undo, tool_call
 from checkrein.core.words import CallKind, OnPause
 from checkrein.errors import CallFailed, MisuseError
 from checkrein.models.history import repair
@@ -35,7 +35,7 @@ from checkrein.models.registry import resolve
 from checkrein.runtime import values
 from checkrein.runtime.calling import Result
 from checkrein.runtime.driver import Driver
-from checkrein.runtime.spec import Performance, Permit, Program, Spec
+from checkrein.runtime.spec import Perform, Performance, Permit, Program, Spec
 
 if TYPE_CHECKING:
     from checkrein.agents.program import ProgramAgent
@@ -124,15 +124,8 @@ class Context:
         if used.undo is not None:
             check_undo(used.undo)
         try:
-            spec = tool_call(
-                self._driver.stage,
-                used,
-                values.encode_result(used.function, arguments),
-                step=_step.get(),
-                deps=self._agent.deps,
-                on_held=self._driver.look_again,
-                on_late_end=self._driver.ended_late,
-            )
+            given = values.encode_result(used.function, arguments)
+            spec = tool_call(self._driver, used, given, step=_step.get(), deps=self._agent.deps)
         except ValueError as error:
             raise MisuseError(f"The arguments do not fit {used.name}: {error}") from error
         return _value((await self._driver.call(spec)).value)
@@ -161,25 +154,10 @@ class Context:
             check_undo(undo)
         title = name or str(getattr(function, "__name__", "call"))
         bound = inspect.signature(function).bind(*args, **kwargs)
-        is_async = inspect.iscoroutinefunction(function)
-        recorded = _recorded(bound.arguments) if is_async else values.encode_result(function, _flat(bound))
-
-        async def work() -> Any:
-            return await function(*args, **kwargs)
-
-        def perform(permit: Permit) -> Performance:
-            return self._driver.stage.start(  # type: ignore[no-any-return]
-                work if is_async else function,
-                b"{}" if is_async else permit.arguments,
-                id=permit.call,
-                key=permit.key,
-                attempt=permit.attempt,
-                deps=self._agent.deps,
-                may_begin=permit.holds,
-                on_held=self._driver.look_again,
-                on_late_end=lambda: self._driver.ended_late(permit.call),
-            )
-
+        if inspect.iscoroutinefunction(function):
+            recorded, perform = _recorded(bound.arguments), self._here(function, args, kwargs)
+        else:
+            recorded, perform = values.encode_result(function, _flat(bound)), self._in_worker(function)
         spec = Spec(
             kind=CallKind.TOOL,
             name=title,
@@ -250,6 +228,21 @@ class Context:
         else than its run has recorded, and the run pauses as diverged.
         """
         return self._driver.version(name)
+
+    # -- how calls are made
+
+    def _here(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Perform:
+        """How a coroutine function is called: with the very objects it is given."""
+
+        async def work() -> Any:
+            return await function(*args, **kwargs)
+
+        work.__qualname__ = getattr(function, "__qualname__", work.__qualname__)  # what an error about its result says
+        return lambda permit: begin(self._driver, permit, work, b"{}", deps=self._agent.deps)
+
+    def _in_worker(self, function: Callable[..., Any]) -> Perform:
+        """How a plain function is called: with what is recorded of its arguments."""
+        return lambda permit: begin(self._driver, permit, function, permit.arguments, deps=self._agent.deps)
 
     def _model(self, model: str | Model | None) -> Model:
         wanted = model or self._agent.model

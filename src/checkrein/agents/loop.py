@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkrein.agents.answering import answer_with
 from checkrein.agents.mcp.source import MCP, lending, verify_of
+from checkrein.agents.naming import agent_name
 from checkrein.agents.plan import PLAN_TOOL
 from checkrein.agents.plan import SPEC as PLAN_SPEC
 from checkrein.agents.play import Play
@@ -60,7 +61,7 @@ class Agent:
         settings: Settings | None = None,
         retries: int = RETRIES,
     ) -> None:
-        self.name = name
+        self.name = agent_name(name)
         self.instructions = instructions
         self.team: dict[str, Program] = {one.name: one for one in tools if is_program(one)}
         self.sources = tuple(one for one in tools if isinstance(one, MCP))

@@ -267,16 +267,8 @@ class Play:
             names = ", ".join({*self._agent.tools, *self._agent.team, *self._supply.tools}) or "none"
             raise ValueError(f"There is no tool {call.name}; there are: {names}.")
         try:
-            return tool_call(
-                driver.stage,
-                tool,
-                bytes(call.arguments),
-                place=place,
-                step=self._plan.step,
-                deps=self._agent.deps,
-                on_held=driver.look_again,
-                on_late_end=driver.ended_late,
-            )
+            given = bytes(call.arguments)
+            return tool_call(driver, tool, given, place=place, step=self._plan.step, deps=self._agent.deps)
         except ValueError as error:
             raise ValueError(f"The arguments do not fit: {error}") from error
 

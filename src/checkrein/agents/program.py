@@ -17,8 +17,9 @@ from typing import Any, overload
 from checkrein.agents.answering import answer_with
 from checkrein.agents.context import Context
 from checkrein.agents.mcp.source import MCP, lending, verify_of
+from checkrein.agents.naming import agent_name
 from checkrein.agents.tool import Tool, Toolbox
-from checkrein.agents.tooling import check_call, look_up, undo_call
+from checkrein.agents.tooling import check_call, function_at, undo_call
 from checkrein.core.conditions import DEFAULT, Condition
 from checkrein.core.effects import Effect
 from checkrein.errors import MisuseError
@@ -47,7 +48,7 @@ class ProgramAgent:
         if not inspect.iscoroutinefunction(function):
             raise MisuseError(f"A program is an `async def`, and {function!r} is not.")
         self.function = function
-        self.name = name or function.__name__
+        self.name = function.__name__ if name is None else agent_name(name)
         self.description = inspect.getdoc(function) or ""
         self.model = model
         self.sources = tuple(one for one in tools if isinstance(one, MCP))
@@ -71,7 +72,7 @@ class ProgramAgent:
     def undo(self, effect: Effect, call: UndoneCall, driver: Driver) -> Performance:
         assert effect.undo is not None, "only what has an undo is undone"
         with lending(driver.stage):
-            return undo_call(driver.stage, look_up(effect.undo), call)
+            return undo_call(driver.stage, function_at(effect.undo), call)
 
     def check(self, call: UndoneCall, driver: Driver) -> Performance | None:
         verify = verify_of(self.tools, self.sources, call.name)

@@ -13,6 +13,7 @@ import msgspec
 
 from checkrein.core.words import OnPause
 from checkrein.errors import MisuseError
+from checkrein.runtime import values
 from checkrein.runtime.importable import target_of
 from checkrein.runtime.loading import in_worker
 from checkrein.runtime.spec import Program
@@ -110,6 +111,29 @@ class Tool:
             return self.changes.format_map(given)
         except (LookupError, ValueError):
             return self.name
+
+    def check_defaults(self) -> None:
+        """Raise `MisuseError` for a default that JSON cannot hold: a call that uses it could not be recorded."""
+        for parameter in inspect.signature(self.function).parameters.values():
+            if parameter.default is not parameter.empty and not self._can_record(parameter):
+                raise MisuseError(
+                    f"Tool {self.name} has a default for {parameter.name} that JSON cannot hold, so a call with it "
+                    "could not be recorded. Use None and make the value inside, or take it from `current_call().deps`."
+                )
+
+    def _can_record(self, parameter: inspect.Parameter) -> bool:
+        try:
+            values.encode_result(self.function, parameter.default)
+        except values.NotJson:
+            # Only now pydantic is asked, and imported: it knows some more, such as bytes.
+            try:
+                call = self._arguments_model.model_construct()
+                recorded = call.model_dump_json(include={parameter.name}, warnings=False)
+            except (RuntimeError, TypeError, ValueError):
+                return False
+            kept = next(iter(msgspec.json.decode(recorded).values()), None)
+            return kept is not None or getattr(call, parameter.name) is None  # it makes null of an infinite number
+        return True
 
     def check_importable(self) -> None:
         """Raise `NotImportable` if a worker process would have to import this and cannot."""
@@ -209,6 +233,7 @@ class Toolbox(dict[str, Tool]):
         if not in_worker():
             for tool in self.values():
                 tool.check_signature()
+                tool.check_defaults()
                 tool.check_importable()
 
     def undo_at(self, path: str | None, name: str = "") -> Callable[..., Any]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from checkrein.agents.tool import Tool, path_of
+from checkrein.agents.tool import Isolation, Tool, path_of
 from checkrein.core.events import UNDO_PREFIX
 from checkrein.core.words import CallKind
 from checkrein.errors import MisuseError
 from checkrein.runtime import undone
 from checkrein.runtime.checking import CHECK_PREFIX
+from checkrein.runtime.driver import Driver
 from checkrein.runtime.importable import target_of
+from checkrein.runtime.loading import look_up
 from checkrein.runtime.spec import Perform, Performance, Permit, Spec, UndoneCall
 from checkrein.runtime.stage import Stage
 
@@ -24,38 +26,41 @@ if TYPE_CHECKING:
 
 
 def tool_call(
-    stage: Stage,
-    tool: Tool,
-    arguments: bytes,
-    *,
-    place: str = "",
-    step: int | None = None,
-    deps: Any = None,
-    on_held: Callable[[], None] | None = None,
-    on_late_end: Callable[[str], None] | None = None,
+    driver: Driver, tool: Tool, arguments: bytes, *, place: str = "", step: int | None = None, deps: Any = None
 ) -> Spec:
-    """The call of `tool` with these JSON arguments. Raises `ValueError` when they do not fit its signature.
-
-    `on_held` is told when a call that was to be held has come to rest later than it was asked to; `on_late_end`, when
-    one that could not be stopped has ended after all.
-    """
+    """The call of `tool` with these JSON arguments. Raises `ValueError` when they do not fit its signature."""
     checked = tool.to_json(arguments)
+    isolation = None if tool.is_async else tool.isolation
 
     def perform(permit: Permit) -> Performance:
-        return stage.start(
-            tool.function,
-            permit.arguments,
-            id=permit.call,
-            key=permit.key,
-            attempt=permit.attempt,
-            isolation=None if tool.is_async else tool.isolation,
-            deps=deps,
-            may_begin=permit.holds,
-            on_held=on_held,
-            on_late_end=None if on_late_end is None else lambda: on_late_end(permit.call),
-        )
+        return begin(driver, permit, tool.function, permit.arguments, isolation=isolation, deps=deps)
 
     return spec_of(tool, perform, checked, place=place, step=step)
+
+
+def begin(
+    driver: Driver,
+    permit: Permit,
+    function: Callable[..., Any],
+    arguments: bytes,
+    *,
+    isolation: Isolation | None = None,
+    deps: Any = None,
+) -> Performance:
+    """Begin a call on the stage of its driver. The driver is told when it comes to rest later than it was asked to, and
+    when it could not be stopped and has ended after all."""
+    return driver.stage.start(  # type: ignore[no-any-return]
+        function,
+        arguments,
+        id=permit.call,
+        key=permit.key,
+        attempt=permit.attempt,
+        isolation=isolation,
+        deps=deps,
+        may_begin=permit.holds,
+        on_held=driver.look_again,
+        on_late_end=lambda: driver.ended_late(permit.call),
+    )
 
 
 def spec_of(
@@ -79,22 +84,19 @@ def spec_of(
     )
 
 
-def look_up(path: str) -> Callable[..., Any]:
+def function_at(path: str) -> Callable[..., Any]:
     """The function at a path that `path_of` gave, also after a restart. Raises `MisuseError` when it is gone."""
     module, _, name = path.partition(":")
     try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        return look_up(import_module(module), name)  # type: ignore[no-any-return]
     except (ImportError, AttributeError) as error:
         raise MisuseError(f"{path} cannot be found any more: {error}") from error
-    return found  # type: ignore[no-any-return]
 
 
 def check_undo(function: Callable[..., Any]) -> None:
     """Raise `MisuseError` for an undo that could not be found again by its path, and so would never be made."""
     try:
-        found = look_up(path_of(function))
+        found: Any = function_at(path_of(function))
     except (MisuseError, AttributeError):
         found = None
     if found is None or inspect.unwrap(found) is not inspect.unwrap(function):

@@ -6,38 +6,11 @@ from typing import Any
 
 import pytest
 
-from checkrein import MCP, Runtime
-from checkrein.runtime import marking
-from checkrein.runtime.lineage import Family
+from checkrein import MCP
 from tests.agents.mcp.scene import command, listening
-from tests.runtime.witness import Witness, until
+from tests.runtime.witness import Witness
 
 Make = Callable[..., MCP]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def witness(tmp_path: Path) -> Witness:
-    """The log that the tools of the server write."""
-    return Witness(tmp_path / "log")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/runs.db"
-
-
-@pytest.fixture
-async def runtime(store: str) -> AsyncIterator[Runtime]:
-    """D4: when it is closed, no process that it has started is left, in any test that uses it."""
-    async with Runtime(store) as opened:
-        yield opened
-    family = Family(marks=((marking.RUNTIME, opened._stage.runtime),))
-    await until(lambda: not family.members())
 
 
 @pytest.fixture(params=["stdio", "http", "stdio, older", "http, older"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkrein.agents.watchers import HELD_BACK, AnyWatching, Confession
+from checkrein.agents.watchers import HELD_BACK, Confession, Loops
 from tests.agents.watchers.corpus.texts import INSTRUCTIONS
 from tests.agents.watchers.measure import pieces, see
 
@@ -140,7 +140,7 @@ def test_a_canary_that_might_turn_up_by_chance_is_refused(canary: str):
 def test_the_specification_survives_json(specification: Confession):
     stored = msgspec.json.encode(specification)
 
-    assert msgspec.json.decode(stored, type=AnyWatching) == specification
+    assert msgspec.json.decode(stored, type=Confession | Loops) == specification
 
 
 QUOTES = st.integers(0, len(BANK) - 40).flatmap(

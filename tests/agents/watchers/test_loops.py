@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkrein.agents.watchers import AnyWatching, Loops
+from checkrein.agents.watchers import Confession, Loops
 from tests.agents.watchers.corpus.loops import CIRCLES, CONVERSATIONS, STUCK
 from tests.agents.watchers.corpus.texts import BENIGN
 from tests.agents.watchers.measure import CHUNKS, page, see
@@ -89,7 +89,7 @@ def test_once_is_no_loop():
 def test_the_specification_survives_json():
     stored = msgspec.json.encode(Loops(4, "cancel"))
 
-    assert msgspec.json.decode(stored, type=AnyWatching) == Loops(4, "cancel")
+    assert msgspec.json.decode(stored, type=Confession | Loops) == Loops(4, "cancel")
 
 
 @settings(max_examples=100, deadline=None)

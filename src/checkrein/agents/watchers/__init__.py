@@ -5,13 +5,9 @@ from checkrein.agents.watchers.contract import HELD_BACK, Action, Fed, Flag, Wat
 from checkrein.agents.watchers.loops import Loops
 from checkrein.agents.watchers.several import SeveralWatchers, watch
 
-AnyWatching = Confession | Loops
-"""Every specification there is, to read one back from JSON."""
-
 __all__ = [
     "Confession",
     "Loops",
-    "AnyWatching",
     "watch",
     "Watching",
     "Watcher",

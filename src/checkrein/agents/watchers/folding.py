@@ -49,15 +49,12 @@ _ALIKE: Final = {
 }
 # fmt: on
 
-GAP: Final = ""
-"""What folds to nothing and separates words: spaces, punctuation, symbols."""
-
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _CACHED: Final = 4096
 
 
 class _Letters(dict[str, str | None]):
-    """The letters of each character. `GAP` for what separates words, None for what is not even seen."""
+    """The letters of each character: "" for what separates words, such as a comma; None for what is not even seen."""
 
     def __missing__(self, char: str) -> str | None:
         letters = _letters(char)
