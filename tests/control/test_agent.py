@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +17,11 @@ from checkrein.errors import MisuseError, Refused
 from checkrein.journal import open_journal
 from checkrein.models import Note, ScriptedModel, ToolResult, Turn, User
 from checkrein.runtime.identity import this_process
-from tests.control.test_runtime import until, until_status
+from tests.control.scene import program, until_status
 from tests.control.tools import crunch, discard, lines, make_draft, note, send
+from tests.runtime.witness import until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    return str(tmp_path / "log")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/runs.db"
 
 
 # -- plan and steps
@@ -260,15 +248,8 @@ async def test_a_tool_that_can_verify_helps_to_decide_about_a_call_in_doubt(
     store: str, log: str, tmp_path: Path
 ) -> None:
     """D30: what the check says is recorded, and a person still decides."""
-    script = tmp_path / "program.py"
-    script.write_text(SCRIPT)
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen([sys.executable, str(script), log, store], env={**os.environ, "PYTHONPATH": root})
-    try:
+    async with program(tmp_path, SCRIPT, log, store):
         await until(lambda: "sending" in lines(log))
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
     churn = Agent("churn", model=ScriptedModel(["never", "Done."]), tools=[send_checked])
 
     async with Runtime(store, agents=[churn]) as runtime:
@@ -438,11 +419,7 @@ async def test_a_driver_whose_event_loop_is_blocked_is_killed_when_a_stop_waits_
     store: str, log: str, tmp_path: Path
 ) -> None:
     """D2 D16: P6. The cancel is accepted at once; the process is ended; what it was doing is in doubt."""
-    script = tmp_path / "program.py"
-    script.write_text(WEDGED)
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen([sys.executable, str(script), log, store], env={**os.environ, "PYTHONPATH": root})
-    try:
+    async with program(tmp_path, WEDGED, log, store) as process:
         await until(lambda: "tick" in lines(log))
         async with await open_journal(store) as journal:
             control = Control(journal, this_process())
@@ -458,9 +435,6 @@ async def test_a_driver_whose_event_loop_is_blocked_is_killed_when_a_stop_waits_
             assert lines(log).count("tick") == ticks
             assert not isinstance(answer, Receipt)
             assert answer.waiting_for == "a worker with agent churn", "the draft is still to be undone"
-    finally:
-        process.kill()
-        process.wait()
     churn = Agent("churn", model=ScriptedModel(["never"]), tools=[make_draft])
     async with Runtime(store, agents=[churn]) as runtime:
         await until_status(await runtime.get(row.id), Status.CANCELLED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,20 +15,11 @@ from checkrein.core.events import CallStarted, PlanPublished, StepFinished, Step
 from checkrein.core.words import Status
 from checkrein.models import ScriptedModel, ToolResult, Turn, User
 from tests.control.programs import book, boss, everything, look, many, words, worker
-from tests.control.test_runtime import until, until_status
+from tests.control.scene import until_status
 from tests.control.tools import lines, times
+from tests.runtime.witness import until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    return str(tmp_path / "log")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/runs.db"
 
 
 async def test_a_program_has_everything_it_needs_from_its_context(store: str, log: str) -> None:
@@ -227,6 +217,20 @@ async def test_a_result_that_json_cannot_hold_fails_with_one_sentence(store: str
 
     async with Runtime(store) as runtime:
         with pytest.raises(RunFailed, match="JSON cannot hold"):
+            await (await runtime.start(program, "go")).result()
+
+
+async def make_nothing() -> object:
+    return object()
+
+
+async def test_a_call_whose_result_json_cannot_hold_fails_and_names_its_function(store: str) -> None:
+    @agent(name="odd call")
+    async def program(ctx: Context, goal: str) -> None:
+        await ctx.call(make_nothing)
+
+    async with Runtime(store) as runtime:
+        with pytest.raises(RunFailed, match="make_nothing returned a value of type object"):
             await (await runtime.start(program, "go")).result()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,10 @@ from checkrein.errors import ModelRateLimited, ModelUnauthorised, ModelUnavailab
 from checkrein.models import Assistant, Failure, Note, ScriptedModel, Turn
 from checkrein.models.history import GO_ON
 from checkrein.runtime.spec import Program
-from tests.control.test_runtime import until, until_status
+from tests.control.scene import until_status
+from tests.runtime.witness import until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
-    async with Runtime(f"sqlite:///{tmp_path}/runs.db") as opened:
-        yield opened
 
 
 def limited(seconds: float, times: int | None) -> Failure:

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import enum
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -33,11 +32,6 @@ def forget() -> None:
     sent.clear()
     seen.clear()
     undone.clear()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/runs.db"
 
 
 @tool(effect="irreversible")

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +12,22 @@ import psutil
 import pydantic
 import pytest
 
-from checkrein import Agent, Confession, Receipt, Run, RunFailed, Runtime
+from checkrein import Agent, Confession, Receipt, RunFailed, Runtime
 from checkrein.core.events import CallFinished, CallStarted, WatcherFlagged
 from checkrein.core.words import CallKind, Outcome, Status
 from checkrein.errors import ModelUnauthorised, Refused
 from checkrein.models import Failure, Note, ScriptedModel, ToolResult, Turn, User
+from tests.control.scene import program, until_status
 from tests.control.tools import crunch, lines, make_draft, send, times, wire_money
+from tests.runtime.witness import until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    return str(tmp_path / "log")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/runs.db"
-
-
-@pytest.fixture
-async def runtime(store: str) -> AsyncIterator[Runtime]:
-    async with Runtime(store) as opened:
-        yield opened
 
 
 def agent(turns: list[Any], *, name: str = "churn", pace: float | None = None, **options: Any) -> Agent:
     model = ScriptedModel(turns, tokens_per_second=pace)
     tools = [make_draft, crunch, send, wire_money]
     return Agent(name, model=model, instructions="Find out who will churn.", tools=tools, **options)
-
-
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def until_status(run: Run, *wanted: Status) -> None:
-    async with asyncio.timeout(30):
-        while (await run.state()).status not in wanted:
-            await asyncio.sleep(0.01)
 
 
 async def test_a_run_gives_its_result(runtime: Runtime, log: str) -> None:
@@ -217,15 +187,8 @@ if __name__ == "__main__":
 
 async def test_kill_9_ends_every_tool_and_the_next_runtime_does_not_guess(store: str, log: str, tmp_path: Path) -> None:
     """D2 D4 D30: the e-mail is in doubt, is not sent again, and a person says what happened."""
-    script = tmp_path / "program.py"
-    script.write_text(SCRIPT)
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen([sys.executable, str(script), log, store], env={**os.environ, "PYTHONPATH": root})
-    try:
+    async with program(tmp_path, SCRIPT, log, store):
         await until(lambda: "sending" in lines(log) and "tick" in lines(log))
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
     child = int(next(line for line in lines(log) if line.startswith("child ")).split()[1])
     await until(lambda: not psutil.pid_exists(child))
     ticks = lines(log).count("tick")

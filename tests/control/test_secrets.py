@@ -50,11 +50,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NAME, KEY)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    return str(tmp_path / "log")
-
-
 def recorded(store: str) -> bytes:
     """Everything that is in the file of the journal and beside it."""
     path = Path(store.removeprefix("sqlite:///"))

@@ -137,9 +137,7 @@ def test_cancel_names_what_it_undoes_and_where_partial_work_goes() -> None:
     story = Story()
     story.did("draft", "lock")
 
-    assert story.consequence(Verb.CANCEL) == (
-        "stops now, undoes draft and lock, partial work saves to the thread"
-    )
+    assert story.consequence(Verb.CANCEL) == ("stops now, undoes draft and lock, partial work saves to the thread")
 
 
 def test_cancel_says_plainly_when_there_is_nothing_to_undo() -> None:
@@ -156,8 +154,7 @@ def test_cancel_names_what_it_cannot_undo_and_what_is_in_doubt() -> None:
     story.crashes_in("charge")
 
     assert story.consequence(Verb.CANCEL) == (
-        "stops now, undoes draft, charge may have happened, cannot undo sent, "
-        "partial work saves to the thread"
+        "stops now, undoes draft, charge may have happened, cannot undo sent, partial work saves to the thread"
     )
 
 

@@ -75,11 +75,6 @@ class SqliteStore(Store):
             )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def nobody_looks_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever follows must be told; the second line of defence would hide it."""

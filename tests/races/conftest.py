@@ -41,11 +41,6 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     terminalreporter.write_line(f"repeat with {SEED}={config.stash[_SEED]}")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
     return request.config.stash[_SEED]

@@ -1,4 +1,4 @@
-"""A stage to perform on, and a witness that the runtime does not write."""
+"""A stage to perform on."""
 
 from __future__ import annotations
 
@@ -9,23 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkrein.runtime import marking
-from checkrein.runtime.lineage import Family
 from checkrein.runtime.performance import ToolPerformance
 from checkrein.runtime.stage import Stage
-from tests.runtime.witness import Witness, until
+from tests.runtime.witness import none_left_of
 
 Start = Callable[..., ToolPerformance]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def witness(tmp_path: Path) -> Witness:
-    return Witness(tmp_path / "log")
 
 
 @pytest.fixture
@@ -33,8 +21,7 @@ async def stage(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Stage]:
     """D4: when it is closed, no process that it has started is left, in any test that uses it."""
     async with Stage(tmp_path / "calls") as stage:
         yield stage
-    family = Family(marks=((marking.RUNTIME, stage.runtime),))
-    await until(lambda: not family.members())
+    await none_left_of(stage.runtime)
 
 
 @pytest.fixture

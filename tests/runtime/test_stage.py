@@ -108,20 +108,3 @@ def test_arguments_are_an_object():
     assert values.plain_arguments(b"null") == {}
     with pytest.raises(values.NotJson, match="not a list"):
         values.plain_arguments(b"[1]")
-
-
-def test_a_tool_that_knows_its_types_converts_itself():
-    class Typed:
-        def __call__(self, when: datetime.date) -> datetime.date:
-            return when
-
-        def decode_arguments(self, arguments: bytes) -> dict[str, datetime.date]:
-            return {"when": datetime.date.fromisoformat(json.loads(arguments)["when"])}
-
-        def encode_result(self, result: datetime.date) -> bytes:
-            return json.dumps(result.year).encode()
-
-    tool = Typed()
-
-    assert values.decode_arguments(tool, b'{"when":"2026-01-02"}') == {"when": datetime.date(2026, 1, 2)}
-    assert values.encode_result(tool, datetime.date(2026, 1, 2)) == b"2026"

@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Witness:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         self.log = str(path)
 
     def lines(self, word: str | None = None) -> list[Line]:
@@ -60,6 +60,16 @@ async def until(holds: Callable[[], object], *, seconds: float = PATIENCE_SECOND
     while not holds():
         assert time.monotonic() < give_up, "it did not happen in time"
         await asyncio.sleep(0.01)
+
+
+async def none_left_of(runtime: str) -> None:
+    """Return when no process lives that this runtime has started."""
+    # Here, because tools import this file, in processes that need nothing of the runtime.
+    from checkrein.runtime import marking
+    from checkrein.runtime.lineage import Family
+
+    family = Family(marks=((marking.RUNTIME, runtime),))
+    await until(lambda: not family.members())
 
 
 def is_alive(pid: int) -> bool:

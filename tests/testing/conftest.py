@@ -20,11 +20,6 @@ settings.load_profile("ci" if "CI" in os.environ else "here")
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def openai() -> AsyncIterator[Callable[..., AsyncOpenAI]]:
     """The real client for a provider, with the right key and without retries of its own, unless told otherwise."""
     async with AsyncExitStack() as open_clients:

@@ -28,11 +28,6 @@ def hands() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def tell(seed: int) -> Callable[[str], None]:
     """Say how it went, now and again at the end of the whole run."""
 

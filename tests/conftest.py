@@ -1,3 +1,5 @@
+"""What tests of several folders share. A folder's own conftest adds to it."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -6,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkrein import Runtime
-from checkrein.runtime import marking
-from checkrein.runtime.lineage import Family
-from tests.runtime.witness import Witness, until
+from tests.runtime.witness import Witness, none_left_of
 
 
 @pytest.fixture
@@ -17,9 +17,15 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def witness(tmp_path: Path) -> Witness:
-    """The log that tools write themselves."""
-    return Witness(tmp_path / "log")
+def log(tmp_path: Path) -> str:
+    """The file that tools write to themselves."""
+    return str(tmp_path / "log")
+
+
+@pytest.fixture
+def witness(log: str) -> Witness:
+    """That file, to be asked what really happened."""
+    return Witness(log)
 
 
 @pytest.fixture
@@ -28,9 +34,8 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def runtime(store: str) -> AsyncIterator[Runtime]:
+async def runtime(store: str, anyio_backend: str) -> AsyncIterator[Runtime]:
     """D4: when it is closed, no process that it has started is left, in any test that uses it."""
     async with Runtime(store) as opened:
         yield opened
-    family = Family(marks=((marking.RUNTIME, opened._stage.runtime),))
-    await until(lambda: not family.members())
+    await none_left_of(opened._stage.runtime)
