@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from checkrein.runtime import sweeping
 from checkrein.runtime.sweeping import make_folder, sweep
 
 LEAVES = """
@@ -44,3 +46,29 @@ def test_what_a_killed_runtime_left_is_removed_and_what_a_living_one_uses_is_kep
     assert [str(one) for one in tmp_path.glob("checkrein-calls-*")] == [mine.name]
     assert os.listdir(goal.parent) == []
     mine.cleanup()
+
+
+def test_what_vanishes_while_it_is_swept_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several runtimes begin and end at once."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    scandir = os.scandir
+
+    def seen_too_late(where: Path) -> Iterator[os.DirEntry[str]]:
+        entries = list(scandir(where))
+        for entry in entries[:1]:
+            os.rmdir(entry.path)
+        return iter(entries)
+
+    def lives_no_more(pid: int, birth: int) -> bool:
+        for entry in tmp_path.iterdir():
+            entry.rmdir()
+        return False
+
+    for name in ("checkrein-calls-1-1-a", "checkrein-calls-1-1-b"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(os, "scandir", seen_too_late)
+    monkeypatch.setattr(sweeping, "_lives", lives_no_more)
+
+    sweep()
+
+    assert not list(scandir(tmp_path))

@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,15 @@ def make_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def sweep() -> None:
-    """Remove what killed runtimes of this user have left: scratch folders, and files that were never whole."""
+    """Remove what killed runtimes of this user have left: scratch folders, and files that were never whole.
+
+    Several may sweep at once, and others end meanwhile: what is gone already is no trouble.
+    """
     for folder in _left_behind(Path(tempfile.gettempdir())):
-        for call in folder.iterdir():
-            files.discard(call)
-        files.discard(folder)
+        with suppress(FileNotFoundError):
+            for call in folder.iterdir():
+                files.discard(call)
+            files.discard(folder)
 
 
 def _left_behind(where: Path) -> Iterator[Path]:
@@ -33,8 +38,10 @@ def _left_behind(where: Path) -> Iterator[Path]:
         found = _NAME.fullmatch(entry.name)
         if found is None or not entry.is_dir(follow_symlinks=False):
             continue
-        if entry.stat(follow_symlinks=False).st_uid == os.getuid() and not _lives(int(found[1]), int(found[2])):
-            yield Path(entry.path)
+        with suppress(FileNotFoundError):
+            is_ours = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if is_ours and not _lives(int(found[1]), int(found[2])):
+                yield Path(entry.path)
 
 
 def _lives(pid: int, birth: int) -> bool:
