@@ -154,7 +154,10 @@ _HTTP: Final = (
     one that does not exist. `GET /api/openapi.json` is the same in a form for programs.""",
     """A verb answers 200 with its [receipt](receipts.md) once it has settled, or 202 with what it still waits for after
     `wait` seconds. Repeat a verb whose answer was lost with the same `request_id`: it is not done twice, and its
-    receipt comes back. `expected_seq` refuses a click on what is no longer so; pause and cancel ignore it.""",
+    receipt comes back. `expected_seq` refuses a click on what is no longer so; pause and cancel ignore it. A server
+    that is shutting down answers 202 to those who wait.""",
+    """A stream goes on from `Last-Event-ID` or `?after=`: every event above it, once, in order. A number above the last
+    event is a 422. Whoever reads too slowly is let go, and comes back with the last id it has seen.""",
 )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yarl
 
-from checkrein.server.pages import BASE
+from checkrein.server.pages import BASE, UI
 from tests.server.serving import Client, app_over_backend, serving
 from tests.server.test_stream import Paper
 
@@ -64,9 +65,33 @@ async def test_a_changed_file_is_sent_anew(page: Client, ui: Path) -> None:
         assert await told.text() == "export const x = 22;"
 
 
+async def test_the_page_asks_for_its_files_by_version_and_they_are_kept(page: Client, ui: Path) -> None:
+    async def script() -> str:
+        async with page.session.get(page.base) as told:
+            found = re.search(r'src="(/ui/v-[^"]+/app\.js)"', await told.text())
+        assert found is not None
+        return found[1]
+
+    before = await script()
+    async with page.session.get(page.base + before) as told:
+        assert "immutable" in told.headers["cache-control"]
+        assert await told.text() == "export const x = 1;"
+    (ui / "app.js").write_text("export const x = 333;")
+
+    after = await script()
+    assert after != before
+    async with page.session.get(page.base + after) as told:
+        assert await told.text() == "export const x = 333;"
+    async with page.session.get(page.base + before) as told:
+        assert told.headers["cache-control"] == "no-cache"
+
+
 @pytest.mark.parametrize(
     "path",
     [
+        "/ui/v-0123456789abcdef/secret.py",
+        "/ui/v-0123456789abcdef/../../outside.js",
+        "/ui/v-0123456789abcdef/%2e%2e/outside.js",
         "/ui/secret.py",
         "/ui/nothing.js",
         "/ui/../outside.js",
@@ -82,6 +107,21 @@ async def test_nothing_else_is_served(page: Client, path: str) -> None:
     async with page.session.get(yarl.URL(page.base + path, encoded=True)) as told:
         assert told.status in (400, 404)
         assert await told.text() != "outside"
+
+
+def test_the_page_names_every_module_it_needs_so_that_they_come_at_once() -> None:
+    """Otherwise a browser learns of each only from the one before."""
+    needed: list[str] = []
+
+    def follow(name: str) -> None:
+        if name not in needed:
+            needed.append(name)
+            for found in re.findall(r'^import\b[^;]*?"\./([\w-]+\.js)";', (UI / name).read_text(), re.MULTILINE):
+                follow(found)
+
+    follow("app.js")
+    named = re.findall(r'<link rel="modulepreload" href="/ui/([\w-]+\.js)">', (UI / "index.html").read_text())
+    assert sorted(named) == sorted(set(needed) - {"app.js"})
 
 
 async def test_a_page_that_is_not_installed_is_said_in_words(tmp_path: Path) -> None:

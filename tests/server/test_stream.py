@@ -312,21 +312,28 @@ async def _cut_off_anywhere(chance: random.Random) -> None:
     assert got == list(range(1, total + 1))
 
 
-async def test_old_events_are_read_from_the_journal_page_by_page_and_joined_to_the_new_ones(
-    on_paper: Client, paper: Paper
+async def test_old_events_are_read_from_the_journal_and_joined_to_those_that_come_meanwhile(
+    on_paper: Client, paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(feed, "TAIL", 16)
     run = await paper.start("paper", "go")
-    await paper.write(run, 5_000)
+    await paper.write(run, 1_000)
+
+    async def go_on() -> None:
+        for _ in range(200):
+            await paper.write(run, 1)
+            await asyncio.sleep(0.001)
 
     async with on_paper.stream(f"/api/runs/{run}/events") as stream:
-        raw = b""
+        await stream.next()
+        paper.read_seconds = 0.02
+        writing = asyncio.create_task(go_on())
         async with asyncio.timeout(30):
-            while b"\nid: 5050\n" not in raw or not raw.endswith(b"\n\n"):
-                raw += await stream.told.content.readany()
-                if len(raw) > 100_000 and paper.seq[run] < 5_050:
-                    await paper.write(run, 49)
+            while b"\nid: 1201\n" not in stream.raw or not stream.raw.endswith(b"\n\n"):
+                stream.raw += await stream.told.content.read(2000)
+        await writing
 
-    assert ids(frames(raw))[:5050] == list(range(1, 5_051))
+    assert ids(frames(stream.raw)) == list(range(1, 1_202))
 
 
 # -- a burden to nobody

@@ -284,11 +284,12 @@ class Runtime:
         continues: str | None = None,
         owner: str = "",
         if_busy: IfBusy = "queue",
+        by: str = "",
     ) -> Run:
         """Begin a run. On a thread with a live run it is queued behind it, redirects it, or is refused.
 
         `continues` names a run that has ended: the new one goes on from there, on the same thread. Finished work is
-        known to it, undone work is named, and what is unknown is said to be.
+        known to it, undone work is named, and what is unknown is said to be. `by` is who asks, should it redirect.
         """
         self._check_open()
         name = agent if isinstance(agent, str) else agent.name
@@ -309,6 +310,7 @@ class Runtime:
             continues=continues,
             owner=owner,
             if_busy=if_busy,
+            by=by,
         )
         if is_new:
             await self._engine.take_up(run)

@@ -34,11 +34,13 @@ async def begin(
     continues: str | None = None,
     owner: str = "",
     if_busy: IfBusy = "queue",
+    by: str = "",
 ) -> tuple[str, bool]:
     """Write a new run down, and say its id; or, with `if_busy="redirect"`, the id of the live run that took the goal.
 
-    The second value is whether the run is new. Raises `MisuseError` for what cannot be meant, `RunNotFound` for a run
-    to continue that there is not, `Refused` for a busy thread, and what `Journal.create` raises.
+    The second value is whether the run is new. `by` is who asks, for the record of a redirect. Raises `MisuseError` for
+    what cannot be meant, `RunNotFound` for a run to continue that there is not, `Refused` for a busy thread, and what
+    `Journal.create` raises.
     """
     if if_busy not in get_args(IfBusy):
         raise MisuseError(f"if_busy is one of {', '.join(get_args(IfBusy))}, not {if_busy!r}.")
@@ -51,7 +53,7 @@ async def begin(
         if if_busy == "refuse":
             raise Refused(f"Thread {thread} is busy with run {live}.", code="thread_busy", run=live)
         if if_busy == "redirect":
-            await control.redirect(live, goal, by=owner or "program")
+            await control.redirect(live, goal, by=by or owner or "program")
             return live, False
     run = f"r-{uuid.uuid4().hex[:12]}"
     created = RunCreated(

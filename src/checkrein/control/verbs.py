@@ -77,6 +77,15 @@ class Control:
         self._owner = owner
         self._clock = clock
         self._buried: set[str] = set()
+        self._deadlines: set[asyncio.Timeout] = set()
+        self._is_hurried = False
+
+    def hurry(self) -> None:
+        """From now on nobody is kept waiting for a receipt: whoever does is told what their verb waits for."""
+        self._is_hurried = True
+        for deadline in self._deadlines:
+            with suppress(RuntimeError):  # it has just run out by itself
+                deadline.reschedule(0.0)
 
     # -- the verbs
 
@@ -147,9 +156,17 @@ class Control:
         return await self._verb(run, lambda at, *_: c.CancelRun(at=at, undo=undo, **stamp), stamp["id"], wait, below)
 
     async def ask(
-        self, run: str, question: str, *, by: str, request_id: str = "", wait: float = 60.0
+        self,
+        run: str,
+        question: str,
+        *,
+        by: str,
+        reason: str = "",
+        request_id: str = "",
+        expected_seq: int | None = None,
+        wait: float = 60.0,
     ) -> Receipt | Settling:
-        stamp = self._stamp(by, "", request_id)
+        stamp = self._stamp(by, reason, request_id, expected_seq)
         return await self._verb(run, lambda at, *_: c.AskRun(at=at, question=question, **stamp), stamp["id"], wait)
 
     async def why_unanswered(self, receipt: Receipt) -> str:
@@ -275,8 +292,10 @@ class Control:
     async def _receipt(self, run: str, accepted: str, after: int, wait: float) -> Receipt | Settling:
         """The receipt of a verb, or, when that takes too long, what it waits for."""
         settled = asyncio.get_running_loop().create_task(self._settled(run, accepted, after))
+        deadline = asyncio.timeout(0.0 if self._is_hurried else wait)
+        self._deadlines.add(deadline)
         try:
-            async with asyncio.timeout(wait):
+            async with deadline:
                 pause = _LOOK_SECONDS
                 while not settled.done():
                     # Also later on: a driver that is wedged in user code is killed after a while.
@@ -288,6 +307,7 @@ class Control:
         except TimeoutError:
             return await self._still_settling(run, accepted, after)
         finally:
+            self._deadlines.discard(deadline)
             settled.cancel()
             await asyncio.gather(settled, return_exceptions=True)
 

@@ -193,6 +193,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     doubts: tuple[DoubtView, ...] = ()
     settling: tuple[SettlingView, ...] = ()
     steps: tuple[StepView, ...] = ()
+    planned: bool = False
+    """Whether the steps are those of a plan; else they are made of the calls, one each."""
     calls: tuple[CallView, ...] = ()
     effects: tuple[EffectView, ...] = ()
     instructions: tuple[InstructionView, ...] = ()

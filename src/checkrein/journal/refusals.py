@@ -74,7 +74,10 @@ def exists(run: str) -> RunExists:
 
 def fenced_creation(event: RunCreated) -> Fenced:
     where = f"below {event.parent}" if event.parent else f"of {event.agent}"
-    return Fenced(f"Run {event.run} {where} was not created: a cancel or a halt stands over it.", run=event.run)
+    return Fenced(
+        f"Nothing was started {where}: the run above was cancelled, or a halt stands over it, which a reset lifts.",
+        run=event.run,
+    )
 
 
 def over_parent(event: RunCreated) -> RunOver:

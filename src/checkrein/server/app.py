@@ -80,7 +80,7 @@ def create_app(
 
 
 class _Guarded:
-    """The application behind its guard, which gets the journal as soon as there is one."""
+    """The application behind its guard, which gets the journal as soon as there is one, and the next one after it."""
 
     def __init__(self, app: ASGIApp, guard: Guarding, backend: Backend) -> None:
         self._app = guard.wrap(app)
@@ -88,9 +88,8 @@ class _Guarded:
         self._backend = backend
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._guard.journal is None:
-            with suppress(StoreUnavailable):
-                self._guard.journal = self._backend.journal
+        with suppress(StoreUnavailable):
+            self._guard.journal = self._backend.journal
         await self._app(scope, receive, send)
 
 

@@ -60,8 +60,9 @@ class Backend(Protocol):
         continues: str | None = None,
         owner: str = "",
         if_busy: IfBusy = "queue",
+        by: str = "",
     ) -> str:
-        """Begin a run and return its id; with `if_busy="redirect"`, perhaps that of the live run it redirected.
+        """Begin a run and return its id; with `if_busy="redirect"`, perhaps that of the live run that `by` redirected.
 
         Raises `MisuseError`, `Refused`, `RunNotFound` or another `JournalError`, as `Runtime.start` does.
         """
@@ -109,12 +110,15 @@ class RuntimeBackend:
         continues: str | None = None,
         owner: str = "",
         if_busy: IfBusy = "queue",
+        by: str = "",
     ) -> str:
-        run = await self._open().start(agent, goal, thread=thread, continues=continues, owner=owner, if_busy=if_busy)
+        run = await self._open().start(
+            agent, goal, thread=thread, continues=continues, owner=owner, if_busy=if_busy, by=by
+        )
         return run.id
 
     def listen(self, run: str, listener: Hear) -> Callable[[], None]:
-        return self._runtime.listen(run, listener)
+        return self._open().listen(run, listener)
 
 
 def card_of(program: Any) -> AgentCard:

@@ -27,7 +27,7 @@ Note = Annotated[str, Meta(max_length=10_000)]
 RequestId = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9_-]{8,64}$",
+        pattern=r"^[A-Za-z0-9_-]{8,64}$(?!\n)",
         description="Made by the client; a repeat of a verb "
         "with the same id is not done twice, and gets the same receipt.",
     ),

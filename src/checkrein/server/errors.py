@@ -14,6 +14,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from checkrein.errors import (
     AccessError,
@@ -98,6 +99,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(CheckreinError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -149,6 +151,11 @@ async def _http(request: Request, error: Exception) -> Response:
         message = str(error.detail)
     code = _CODES.get(error.status_code, "refused" if error.status_code < 500 else "internal")
     return answer(error.status_code, code, message, error.headers)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Whoever asked has gone away before they had said what; nobody reads this."""
+    return answer(400, "gone", "The connection ended before the request did; nothing was done.")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -77,6 +77,8 @@ class Hub:
         if feed is None or feed.failure is not None:
             if self.is_closed:
                 raise StoreUnavailable("The server is closing; ask again soon.")
+            if feed is not None:
+                self._drop(feed)
             feed = self._feeds[run] = Feed(self._backend, run, self.limits)
             self._tick_along()
             self._drop_idle()

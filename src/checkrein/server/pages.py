@@ -1,13 +1,15 @@
 """The page and its files, as they lie in the package: no build, no cache that outlives a new version.
 
-Every file is asked for again and answered with 304 while it is the same. Under a prefix the addresses of the page's own
-files are put right, so the page itself need not know where it is mounted: it finds the prefix in
-`<meta name="checkrein-base">`.
+Every file is asked for again and answered with 304 while it is the same. The page itself asks for its files under an
+address that names their version, such as `/ui/v-1f3a…/app.js`: those are kept by the browser, and a new version has new
+addresses. Under a prefix the addresses of the page's own files are put right, so the page itself need not know where it
+is mounted: it finds the prefix in `<meta name="checkrein-base">`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Final
 
@@ -30,10 +32,13 @@ TYPES: Final = {
 }
 # fmt: on
 BASE: Final = '<meta name="checkrein-base" content="">'
+_VERSIONED: Final = re.compile(r"v-([0-9a-f]{16})/(.+)")
+_YEAR: Final = 31_536_000
 _PRIVATE: Final = frozenset({"jsconfig.json", "tsconfig.json"})
 
 
 class _Kept(msgspec.Struct, frozen=True):
+    kind: str
     stamp: tuple[int, int]
     body: bytes
     etag: str
@@ -44,7 +49,9 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
-        self._kept: dict[str, _Kept] = {}
+        self.version = ""
+        """As it was when somebody looked last."""
+        self._kept: dict[Path, _Kept] = {}  # by the file itself, which has any number of names: x/../app.js
 
     def read(self, name: str) -> _Kept | None:
         """A file of the folder, and of nothing else; None where there is none that may be served."""
@@ -53,13 +60,21 @@ class Files:
             return None
         try:
             stat = path.stat()
-            kept, stamp = self._kept.get(name), (stat.st_mtime_ns, stat.st_size)
+            kept, stamp = self._kept.get(path), (stat.st_mtime_ns, stat.st_size)
             if kept is None or kept.stamp != stamp:
                 body = path.read_bytes()
-                kept = self._kept[name] = _Kept(stamp, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+                etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+                kept = self._kept[path] = _Kept(TYPES[path.suffix], stamp, body, etag)
         except (OSError, ValueError):
             return None
         return kept
+
+    def look(self) -> str:
+        """Look which version this is. It is the same as long as no file has changed, come or gone."""
+        stats = {str(path): path.lstat() for path in sorted(self._folder.rglob("*")) if path.suffix in TYPES}
+        stamps = [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()]
+        self.version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+        return self.version
 
 
 def routes(folder: Path = UI) -> APIRouter:
@@ -70,32 +85,34 @@ def routes(folder: Path = UI) -> APIRouter:
         if kept is None:
             return Response("The page is not part of this installation; the API is at /api.", media_type="text/plain")
         prefix = request.scope.get("root_path", "").rstrip("/")
-        body = kept.body if not prefix else _under(prefix, kept.body)
-        return _answer(request, body, kept.etag if not prefix else None, TYPES[".html"])
+        body = _under(prefix, files.look(), kept.body)
+        return _answer(request, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"', kept.kind)
 
     router.add_api_route("/", page, methods=["GET", "HEAD"])
     router.add_api_route("/runs/{run}", page, methods=["GET", "HEAD"])
 
     @router.api_route("/ui/{name:path}", methods=["GET", "HEAD"])
     async def file(request: Request, name: str) -> Response:
-        kept = None if "\0" in name else files.read(name)
+        versioned = _VERSIONED.fullmatch(name)
+        version, path = versioned.groups() if versioned else (None, name)
+        kept = None if "\0" in path else files.read(path)
         if kept is None:
             raise not_found("not_found", f"There is no file {name} of the page.")
-        return _answer(request, kept.body, kept.etag, TYPES[Path(name).suffix])
+        # A page of an earlier version may still ask for its files: it gets those of today, and does not keep them.
+        return _answer(request, kept.body, kept.etag, kept.kind, keep=version == files.version)
 
     return router
 
 
-def _under(prefix: str, body: bytes) -> bytes:
+def _under(prefix: str, version: str, body: bytes) -> bytes:
     safe = prefix.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    text = body.decode().replace('="/ui/', f'="{safe}/ui/')
+    text = body.decode().replace('="/ui/', f'="{safe}/ui/v-{version}/')
     return text.replace(BASE, BASE.replace('content=""', f'content="{safe}"')).encode()
 
 
-def _answer(request: Request, body: bytes, etag: str | None, kind: str) -> Response:
-    headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-    if etag is not None:
-        headers["ETag"] = etag
-        if etag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
+def _answer(request: Request, body: bytes, etag: str, kind: str, *, keep: bool = False) -> Response:
+    cache = f"private, max-age={_YEAR}, immutable" if keep else "no-cache"
+    headers = {"Cache-Control": cache, "X-Content-Type-Options": "nosniff", "ETag": etag}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
     return Response(body, media_type=kind, headers=headers)

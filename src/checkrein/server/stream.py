@@ -210,6 +210,8 @@ class StreamResponse(Response):
 
 
 async def _until_gone(receive: Receive, reader: Reader) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Let the reader go once it is gone; or once it sends more than it may, for then nobody listens any more."""
+    with suppress(Exception):
+        while (await receive())["type"] != "http.disconnect":
+            pass
     reader.let_go()

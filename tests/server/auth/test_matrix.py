@@ -68,6 +68,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET",    "/api/runs/{run}/live"):                       Rule(Action.SEE),
     ("GET",    "/api/runs/{run}/evidence"):                   Rule(Action.SEE),
     ("GET",    "/api/runs/{run}/calls/{call}"):               Rule(Action.SEE),
+    ("GET",    "/api/runs/{run}/calls/{call}/files/{number}"): Rule(Action.SEE),
     ("POST",   "/api/runs/{run}/pause"):                      Rule(Action.STEER, W),
     ("POST",   "/api/runs/{run}/resume"):                     Rule(Action.STEER, W),
     ("POST",   "/api/runs/{run}/redirect"):                   Rule(Action.STEER, {"instruction": "x", **W}),
@@ -181,7 +182,7 @@ class Scene:
 
     async def ask(self, route: tuple[str, str], run: str, **options: Any) -> Reply:
         method, path = route
-        where = path.replace(":path}", "}").format(run=run, call="c1", token_id="t-1", name="index.html")
+        where = path.replace(":path}", "}").format(run=run, call="c1", token_id="t-1", name="index.html", number=0)
         body = RULES[route].body
         if body is not None:
             body = {name: run if value == "{run}" else value for name, value in body.items()}

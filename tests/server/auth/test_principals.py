@@ -55,6 +55,8 @@ def test_a_token_for_one_run_sees_that_run_and_what_it_started(role: Role, owner
 
     assert bar.may_see("ann", "r-1", None)
     assert bar.may_see("ann", "r-2", "r-1")
+    assert bar.may_see("ann", "r-1.c2.c1", "r-0"), "below it, under another root"
+    assert not bar.may_see("ann", "r-11.c2", "r-0")
     assert not bar.may_see("ann", "r-2", None)
     assert not bar.may_see("ann", "r-3", "r-2")
     if owner and role is not Role.OPERATOR:

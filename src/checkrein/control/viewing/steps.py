@@ -58,10 +58,15 @@ class Steps:
         begun = [step for step in self._steps.values() if step.started_at is not None and step.finished_at is None]
         return max(begun, key=lambda step: (step.started_at or 0.0, step.number)).number if begun else None
 
+    @property
+    def are_planned(self) -> bool:
+        """Whether somebody has said what the steps are; else they are made of the calls."""
+        return bool(self._steps)
+
     # -- how they look
 
     def views(self, state: State, effects: Mapping[str, Effect]) -> tuple[StepView, ...]:
-        if not self._steps:
+        if not self.are_planned:
             made_of = enumerate(self._from_calls.values(), start=1)
             return tuple(_made_of_call(number, call, state, effects) for number, call in made_of)
         waiting_calls = {waiting.call for waiting in state.waiting()}

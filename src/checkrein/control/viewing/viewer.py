@@ -142,6 +142,7 @@ class Viewer:
             doubts=doubt_views(state, self._calls, effects),
             settling=_settling(state, ledger),
             steps=self._steps.views(state, effects),
+            planned=self._steps.are_planned,
             calls=tuple(call.view(state, effects.get(call.id)) for call in self._calls.values()),
             effects=tuple(
                 EffectView(id=e.id, what=e.what, now=e.state, why=e.why, can_undo=e.undo is not None) for e in ledger

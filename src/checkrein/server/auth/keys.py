@@ -321,7 +321,7 @@ def _said(path: Path | None) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise StoreUnavailable(f"The keys in {path or 'memory'} cannot be used just now: {error}.") from error
+        raise StoreUnavailable(f"The keys of this server cannot be used just now: {error}.", path=path) from error
 
 
 def _token(row: Any) -> Token:

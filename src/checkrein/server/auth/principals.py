@@ -63,7 +63,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_see(self, owner: str, run: str, root: str | None) -> bool:
         """Whether there is, for them, a run `run` that belongs to `owner` and descends from `root`."""
-        if self.run is not None and self.run not in (run, root):
+        # A sub-run is named after the run and the call that began it.
+        if self.run is not None and self.run not in (run, root) and not run.startswith(f"{self.run}."):
             return False
         if self.role is Role.OPERATOR:
             return True

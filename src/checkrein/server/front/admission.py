@@ -28,6 +28,13 @@ _RAISE: Final = 4.0
 
 _SENTENCE: Final = "Too many streams begin at once; come back in a moment. Verbs are not affected."
 _BODY: Final = msgspec.json.encode({"code": "busy", "message": _SENTENCE})
+_NOT_HTTP: Final = msgspec.json.encode({"code": "not_http", "message": "This cannot be read as an HTTP request."})
+_TOO_LONG: Final = msgspec.json.encode({"code": "too_large", "message": "The headers of this request are too long."})
+
+HEAD_BYTES: Final = 512 * 1024
+"""How long the head of a request may be. What is read at once, perhaps with a part of the body, is half of that."""
+HEAD_SECONDS: Final = 10.0
+"""How long a connection may take to say what it wants. One that never does would keep its place for ever."""
 
 
 class Admission:
@@ -68,10 +75,54 @@ def protocol_with(admission: Admission) -> type[HttpToolsProtocol]:
     """The HTTP protocol of a server that asks `admission` before it takes a request for a stream."""
 
     class Protocol(HttpToolsProtocol):
+        _head_is_due: asyncio.TimerHandle | None = None
+        _head_bytes = 0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._expect_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._has_head()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            self._expect_head()
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._has_head()
+            super().on_headers_complete()
+
+        def _expect_head(self) -> None:
+            if self._head_is_due is None:
+                self._head_is_due = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+        def _has_head(self) -> None:
+            if self._head_is_due is not None:
+                self._head_is_due.cancel()
+                self._head_is_due = None
+                self._head_bytes = 0
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(b"400 Bad Request", _NOT_HTTP)
+
+        def _refuse(self, status: bytes, body: bytes) -> None:
+            self.transport.write(_answer(status, body))
+            self.transport.close()
+
+        def _is_too_long(self, data: bytes) -> bool:
+            """Whether what has come is longer than any head; the parser would keep all of it."""
+            if self._head_is_due is not None:
+                self._head_bytes += len(data)
+            return self._head_bytes > HEAD_BYTES
+
         def data_received(self, data: bytes) -> None:
             cycle: object = self.cycle  # None at first, whatever its type says
             is_between = cycle is None or self.cycle.response_complete
-            if is_between and asks_for_stream(data) and not admission.take():
+            if self._is_too_long(data):
+                self._refuse(b"431 Request Header Fields Too Large", _TOO_LONG)
+            elif is_between and asks_for_stream(data) and not admission.take():
                 self.transport.write(_turned_away())
                 self.transport.close()
             else:
@@ -90,6 +141,13 @@ def asks_for_stream(head: bytes) -> bool:
 
 def _turned_away() -> bytes:
     # Not all at the same moment again.
-    return b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % len(
-        _BODY
-    ) + (b"retry-after: %d\r\nconnection: close\r\n\r\n%b" % (random.randint(1, 3), _BODY))
+    return _answer(b"503 Service Unavailable", _BODY, b"retry-after: %d\r\n" % random.randint(1, 3))
+
+
+def _answer(status: bytes, body: bytes, headers: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b" % (
+        status,
+        len(body),
+        headers,
+        body,
+    )

@@ -52,6 +52,7 @@ class FrontBackend:
         continues: str | None = None,
         owner: str = "",
         if_busy: IfBusy = "queue",
+        by: str = "",
     ) -> str:
         card = self.agents().get(agent)
         if card is None:
@@ -69,6 +70,7 @@ class FrontBackend:
             continues=continues,
             owner=owner,
             if_busy=if_busy,
+            by=by,
         )
         return run
 

@@ -107,6 +107,7 @@ class Front:
                 http=protocol_with(admission),
                 ws="none",
                 log_config=None,
+                log_level="error",  # what clients send wrong they are told, and nobody else needs to read
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -123,6 +124,7 @@ class Front:
             if not serving.done():
                 self._tell("Pausing what is at work; it goes on by itself at the next start. Ctrl-C again: end now.")
                 await self._end_drivers(backend.slots)
+                backend.control.hurry()
                 await app.state.hub.close()
         finally:
             watching.cancel()

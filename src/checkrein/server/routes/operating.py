@@ -23,6 +23,7 @@ def routes(site: Site, bucket: Bucket) -> APIRouter:
     def halting() -> Halting:
         return Halting(site.backend.journal, this_process(), clock=site.backend.now)
 
+    @router.head("/healthz", include_in_schema=False)
     @router.get(
         "/healthz",
         summary="Whether this server answers",

@@ -101,6 +101,7 @@ def routes(site: Site) -> APIRouter:
             continues=wanted.continues,
             owner=principal.owner,
             if_busy=wanted.if_busy,
+            by=principal.name,
         )
         return view_answer(site, await site.hub.feed(run), 201, {"Location": f"{_prefix(request)}/api/runs/{run}"})
 

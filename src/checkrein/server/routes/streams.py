@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -11,6 +12,7 @@ from checkrein.server.routes.docs import errors, stream_of
 from checkrein.server.site import Site
 
 _SEQ_MOST = 2**53
+_NUMBER = re.compile("[0-9]{1,16}")
 
 
 def routes(site: Site) -> APIRouter:
@@ -42,7 +44,12 @@ def routes(site: Site) -> APIRouter:
         if (full := _full(site)) is not None:
             return full
         feed = await site.hub.feed(run, is_fresh=False)
-        if feed.is_over and cursor >= feed.viewer.seq:
+        if cursor > feed.viewer.seq or (feed.is_over and cursor == feed.viewer.seq):
+            # Another server may have told its reader more than this one has heard of yet.
+            feed = await site.hub.feed(run)
+        if cursor > feed.viewer.seq:
+            raise invalid(f"Run {run} has no event {cursor} yet; its last one is {feed.viewer.seq}.")
+        if feed.is_over and cursor == feed.viewer.seq:
             return Response(status_code=204)
         return feed.read_events(cursor, lambda: site.guard.still_valid(seen.by))
 
@@ -67,7 +74,7 @@ def routes(site: Site) -> APIRouter:
 def _cursor(after: int | None, last_event_id: str | None) -> int:
     """A browser that reconnects says where it was; that is newer than the address it was given."""
     if last_event_id:
-        if not last_event_id.isascii() or not last_event_id.isdecimal() or int(last_event_id) > _SEQ_MOST:
+        if _NUMBER.fullmatch(last_event_id) is None or int(last_event_id) > _SEQ_MOST:
             raise invalid("Last-Event-ID is the id of an event of this stream: a number.")
         return int(last_event_id)
     return after or 0

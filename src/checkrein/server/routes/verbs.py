@@ -13,7 +13,7 @@ from checkrein.core.events import VerbAccepted
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import State
 from checkrein.core.words import Verb
-from checkrein.errors import Refused
+from checkrein.errors import MisuseError, Refused
 from checkrein.server import bodies as b
 from checkrein.server.auth.principals import Action
 from checkrein.server.bodies import body_of, json_answer
@@ -40,7 +40,12 @@ def routes(site: Site) -> APIRouter:
         wanted = await body_of(request, kind)
         if wanted.request_id is not None:
             await _check_unused(site, run, wanted.request_id, name)
-        return _answer(await act(seen, wanted))
+        try:
+            return _answer(await act(seen, wanted))
+        except MisuseError:
+            if wanted.request_id is not None:  # perhaps used for something else at the same moment
+                await _check_unused(site, run, wanted.request_id, name)
+            raise
 
     @router.post(
         "/pause",
@@ -108,9 +113,7 @@ def routes(site: Site) -> APIRouter:
     )
     async def ask(request: Request, run: str) -> Response:
         async def act(seen: Seen, body: b.AskBody) -> Receipt | Settling:
-            common = _common(seen, body)
-            common.pop("reason")
-            receipt = await site.control.ask(run, body.question, **common)
+            receipt = await site.control.ask(run, body.question, expected_seq=body.expected_seq, **_common(seen, body))
             if isinstance(receipt, Receipt) and receipt.answer is None:
                 why = await site.control.why_unanswered(receipt)
                 raise Refused(f"The question to run {run} got no answer: {why}.", code="no_answer", run=run)
