@@ -35,7 +35,7 @@ class Bar:
         body = (
             "<!doctype html><html lang=en><meta charset=utf-8><title>A page</title>"
             "<meta name=viewport content='width=device-width, initial-scale=1'>"
-            "<script type=module src=/ui/bar.js></script>"
+            f"<script type=module src={self.server.script('bar.js')}></script>"
             "<main><h1>A run</h1><p>Something to read.</p><label>A field <input></label></main>"
             f'<checkrein-bar run-id="{run}"{given}></checkrein-bar></html>'
         )

@@ -14,6 +14,7 @@ from checkrein.testing.provider import Reply
 from tests.browser.agents import LONG
 from tests.browser.bars import Bar
 from tests.browser.served import Provider, Server
+from tests.browser.states import clear
 
 CHROMIUM = os.environ.get("CHECKREIN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
 FLAGS = [
@@ -23,6 +24,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--process-per-site",  # a process for every tab would cost more than what is done in it
 ]
 
 
@@ -51,9 +53,24 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iter
         yield server
 
 
+@pytest.fixture(scope="package")
+def mortal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("mortal")) as server:
+        yield server
+
+
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[Server]:
-    """A server for one test only, which may end it."""
+def own_server(mortal_server: Server) -> Server:
+    """A server that a test has for itself and may end. To start one takes longer than most tests."""
+    if not mortal_server.is_up:
+        mortal_server.begin()
+    clear(mortal_server)
+    return mortal_server
+
+
+@pytest.fixture
+def fresh_server(tmp_path: Path) -> Iterator[Server]:
+    """A server on which nothing was ever run."""
     with Server(tmp_path) as server:
         yield server
 

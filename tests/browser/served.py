@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,6 +25,8 @@ from tests.browser.agents import gate_of, log_of
 from tests.control.tools import lines, times
 
 PATIENCE_SECONDS: Final = 30.0
+BETWEEN_SECONDS: Final = 0.05
+"""Looking costs the server time, too."""
 TOKEN: Final = "crk_" + "t" * 43
 ROOT: Final = Path(__file__).parents[2]
 
@@ -35,7 +38,7 @@ def until(condition: Callable[[], Any], what: str = "", seconds: float = PATIENC
     ends = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < ends, f"Not within {seconds} s: {what or condition}"
-        time.sleep(0.02)
+        time.sleep(BETWEEN_SECONDS)
     return found
 
 
@@ -56,6 +59,7 @@ class Server:
         self._provider = provider
         self._process: subprocess.Popen[bytes] | None = None
         self._goals = 0
+        self._files = ""
         self.started: list[str] = []
 
     def __enter__(self) -> Self:
@@ -72,6 +76,10 @@ class Server:
         command = [sys.executable, "-m", "tests.browser.serving", str(self.folder), str(self.port), self.token]
         self._process = subprocess.Popen(command, env=env, cwd=ROOT)
         until(self._answers, "the server answers")
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None
 
     def end(self, how: int = signal.SIGTERM) -> None:
         if self._process is None:
@@ -106,6 +114,14 @@ class Server:
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             text = answer.read()
         return json.loads(text) if text and answer.headers.get_content_type() == "application/json" else text
+
+    def script(self, name: str) -> str:
+        """Where the page loads this file from: an address that a browser keeps, so that each asks for it once."""
+        if not self._files:
+            found = re.search(r'"(/ui/v-[0-9a-f]+/)app\.js"', self.get("/").decode())
+            assert found is not None
+            self._files = found[1]
+        return self._files + name
 
     # -- runs
 

@@ -65,6 +65,7 @@ def test_the_run_can_be_paused_while_one_writes_and_the_draft_stays(bar: Bar, se
     expect(bar.field).to_have_value("half a tho")
     expect(_about(bar)).to_contain_text("It stays paused until you send.")
     expect(bar.button("Pause while I write")).to_be_hidden()
+    expect(bar.field).to_be_focused()
     bar.field.press_sequentially("ught")
     bar.field.press("Control+Enter")
     server.until(run, lambda view: [one["text"] for one in view["instructions"]] == ["half a thought"])

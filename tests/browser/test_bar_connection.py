@@ -137,7 +137,8 @@ def test_without_a_connection_the_bar_is_inoperative_says_so_and_comes_back_by_i
     own_server.end(signal.SIGKILL)
 
     bar.shows("Running when last seen")
-    expect(bar.page.get_by_text("Connection lost")).to_be_visible()
+    lost = bar.page.locator(".line.is-lost")
+    expect(lost).to_contain_text("Connection lost")
     expect(bar.region).to_have_attribute("data-lost", "")
     for slot in ("hold", "redirect", "cancel"):
         expect(bar.key(slot)).to_be_disabled()
@@ -147,7 +148,7 @@ def test_without_a_connection_the_bar_is_inoperative_says_so_and_comes_back_by_i
     own_server.begin()
 
     expect(bar.button("Cancel")).to_be_enabled(timeout=30_000)
-    expect(bar.page.get_by_text("Connection lost")).to_be_hidden()
+    expect(lost).to_be_hidden()
     bar.button("Cancel").click()
     bar.shows("Cancelled")
     assert own_server.view(run)["status"] == "cancelled"

@@ -107,6 +107,21 @@ def test_it_works_with_a_token_for_one_run(stranger: Page, server: Server, elsew
     expect(bar.button("Continue from here")).to_be_hidden()  # its token is for this run only
 
 
+def test_a_token_to_look_with_is_found_out_by_the_first_refusal(stranger: Page, server: Server, elsewhere: Elsewhere):
+    """A page of another origin may not ask who is looking; after that, nothing is offered that would be refused."""
+    run = _talking(server)
+    bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin, role="viewer"))
+    bar.shows("Running")
+
+    bar.button("Cancel").click()
+
+    expect(bar.page.locator(".refused")).to_be_visible()
+    for slot in ("hold", "redirect", "cancel"):
+        expect(bar.key(slot)).to_be_disabled()
+        expect(bar.consequence(slot)).to_have_text("you may only watch")
+    assert server.view(run)["status"] == "running"
+
+
 def test_the_page_around_may_continue_a_run_itself(stranger: Page, server: Server, elsewhere: Elsewhere):
     run = server.start("quick")
     server.until_status(run, "completed")

@@ -175,6 +175,64 @@ def test_everything_is_in_view_large_enough_and_nothing_overlaps(open_bar, serve
     assert bar.page.evaluate(OVERFLOW) == 0
 
 
+def _height(bar: Bar) -> int:
+    return int(bar.region.evaluate("element => element.offsetHeight"))
+
+
+def test_on_a_phone_most_of_the_screen_is_the_runs(open_bar, server: Server):
+    """D11: the controls are in view, and so is what they control."""
+    bar = open_bar(_at_work(server), PHONE)
+    bar.shows("Running")
+    expect(bar.consequence("cancel")).to_contain_text("undoes create_draft")
+    assert _height(bar) <= 0.36 * 640
+
+    bar.button("Pause").click()
+    bar.button("Don't wait: abort it").click()
+    bar.shows("Paused")
+
+    expect(bar.button("Resume with an instruction")).to_be_visible()
+    assert _height(bar) <= 0.45 * 640
+    assert _problems(bar) == []
+
+
+def test_the_bar_does_not_grow_and_shrink_with_its_words(bar: Bar, server: Server):
+    bar.open(_at_work(server))
+    bar.shows("Running")
+    before = _height(bar)
+
+    for words in ("x", "stops now, undoes the lock on the revenue table and the e-mail draft"):
+        _say(bar, words)
+        assert _height(bar) == before
+
+
+def _say(bar: Bar, words: str) -> None:
+    bar.page.evaluate(
+        "text => { document.querySelector('checkrein-bar').live.view.controls.cancel.consequence = text }", words
+    )
+    expect(bar.consequence("cancel")).to_have_text(words)
+
+
+@pytest.mark.parametrize("options", [PHONE, ZOOMED], ids=["phone", "200 %"])
+def test_words_that_are_cut_off_can_be_read_in_full(open_bar, server: Server, options: dict[str, Any]):
+    """D18: each control names its consequence, however long that is and however little room there is."""
+    bar = open_bar(_at_work(server), options)
+    bar.shows("Running")
+    _say(bar, "stops now")
+    expect(bar.button("In full")).to_be_hidden()
+    is_cut = "element => element.scrollHeight > element.clientHeight + 1"
+
+    _say(bar, "undoes " + ", ".join(f"the draft to customer {n} of the long list" for n in range(6)))
+
+    expect(bar.button("In full")).to_be_visible()
+    assert bar.consequence("cancel").evaluate(is_cut)
+    assert _problems(bar) == []
+    bar.button("In full").click()
+    assert not bar.consequence("cancel").evaluate(is_cut)
+    assert _problems(bar) == []
+    bar.button("In short").click()
+    assert bar.consequence("cancel").evaluate(is_cut)
+
+
 def test_long_words_from_an_agent_wrap(open_bar, server: Server):
     bar = open_bar(_at_work(server), PHONE)
     bar.shows("Running")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from checkrein.core.table import VERBS
 from checkrein.core.words import Status, Verb
@@ -246,3 +246,24 @@ def test_a_late_cancel_says_what_it_waits_for_and_for_how_long(bar: Bar, server:
     server.open_gate(run)
     bar.shows("Cancelled")
     expect(bar.receipt).to_contain_text("Undone: create_heavy_draft.")
+
+
+def test_who_may_only_watch_is_told_so_before_they_try(browser: Browser, tidy_server: Server):
+    run = tidy_server.start("worker")
+    tidy_server.until_calling(run, "score_churn")
+    context = browser.new_context()
+    token = tidy_server.post("/api/tokens", run=run, role="viewer")["token"]
+    assert context.request.post(f"{tidy_server.url}/session", data={"token": token}).ok
+    bar = Bar(context.new_page(), tidy_server)
+
+    bar.open(run)
+
+    for slot in ("hold", "redirect", "cancel"):
+        expect(bar.consequence(slot)).to_have_text("you may only watch")
+        expect(bar.key(slot)).to_be_disabled()
+    tidy_server.post(f"/api/runs/{run}/cancel")
+    bar.shows("Cancelled")
+    expect(bar.receipt).to_contain_text("Stopped in")
+    expect(bar.button("Wrong direction")).to_be_hidden()
+    expect(bar.button("Continue from here")).to_be_hidden()
+    context.close()

@@ -141,13 +141,13 @@ def test_the_walk_over_rendered_markdown_trusts_no_server(watched: Sheet, server
     page.goto(server.url)
 
     html = page.evaluate(
-        """async (raw) => { const { markdown } = await import('/ui/markdown.js')
+        """async ([raw, module]) => { const { markdown } = await import(module)
              const place = document.createElement('section')
              place.append(markdown(raw)); document.body.append(place)
              place.querySelectorAll('*').forEach((one) => one.dispatchEvent(new MouseEvent('mouseover')))
              place.querySelector('p').click()
              return place.innerHTML }""",
-        RAW,
+        [RAW, server.script("markdown.js")],
     )
 
     assert re.findall(r"<(\w+)", html).count("a") == 4

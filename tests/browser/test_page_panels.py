@@ -196,6 +196,26 @@ def test_partial_work_can_be_read_and_copied_while_paused(sheet: Sheet, server: 
     assert sheet.page.evaluate("navigator.clipboard.readText()") == said
 
 
+def test_what_is_frozen_does_not_age(sheet: Sheet, server: Server) -> None:
+    """D20: the time of a call is the time it worked, not the time somebody thought about it."""
+    run = server.start("churn", "Which customers will churn next quarter?")
+    server.until(run, lambda view: view["calls"] and view["calls"][-1]["name"] == "score_churn")
+    server.post(f"/api/runs/{run}/pause")
+    sheet.open(run)
+    time = sheet.call("score_churn").locator(".time")
+    expect(sheet.call("score_churn")).to_contain_text("Frozen where it is")
+    shown = time.text_content()
+    width = "document.querySelector('checkrein-run').shadowRoot.querySelector('.stroke:last-of-type > rect').outerHTML"
+    drawn = sheet.page.evaluate(width)
+
+    sheet.page.wait_for_timeout(1500)
+
+    assert time.text_content() == shown
+    assert sheet.page.evaluate(width) == drawn
+    server.post(f"/api/runs/{run}/cancel")
+    expect(sheet.timeline.locator(".frozen")).to_have_count(1)
+
+
 def test_the_picture_shows_each_call_where_it_was_stopped_and_the_moment_of_the_verb(
     sheet: Sheet, server: Server
 ) -> None:

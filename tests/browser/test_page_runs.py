@@ -14,13 +14,13 @@ from tests.browser.sheets import Sheet
 
 
 @pytest.fixture
-def alone(browser: Browser, own_server: Server) -> Iterator[Sheet]:
+def alone(browser: Browser, fresh_server: Server) -> Iterator[Sheet]:
     """Somebody who comes to a server on which nothing has happened yet."""
     context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 800})
-    log_in(context, own_server)
+    log_in(context, fresh_server)
     page = context.new_page()
     page.set_default_timeout(15_000)
-    yield Sheet(page, own_server)
+    yield Sheet(page, fresh_server)
     context.close()
 
 
@@ -63,7 +63,7 @@ def test_a_newcomer_starts_pauses_resumes_redirects_cancels_and_continues(alone:
     field.fill("only Germany")
     send.click()
     alone.shows("Running")
-    expect(alone.told.locator("ins")).to_have_text("only Germany")
+    expect(alone.told.locator("ins")).to_have_text("+ only Germany")
     expect(alone.told).to_contain_text("The agent has it.")
 
     alone.button("Redirect").click()
@@ -184,6 +184,9 @@ def test_somebody_who_may_only_look_is_not_offered_what_would_be_refused(browser
 
     expect(page.get_by_text("You may look at this run. To answer takes somebody who may steer it.")).to_be_visible()
     expect(page.locator("section.ask")).to_be_hidden()
+    for slot in ("hold", "redirect", "cancel"):
+        expect(page.locator(f".key-{slot}")).to_be_disabled()
+        expect(page.locator(f"#{slot}-consequence")).to_have_text("you may only watch")
     page.goto(server.url)
     expect(page.locator(f'li[data-run="{run}"]')).to_be_visible()
     expect(page.get_by_label("What should it do?")).to_be_hidden()

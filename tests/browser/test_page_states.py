@@ -74,11 +74,11 @@ def test_a_state_has_its_word_and_nothing_that_axe_would_change(sheet: Sheet, se
 
 
 @pytest.mark.skipif(PICTURES is None, reason="Pictures are made when CHECKREIN_PICTURES=1 asks for them.")
-def test_pictures_of_the_demo(browser: Browser, own_server: Server) -> None:
+def test_pictures_of_the_demo(browser: Browser, fresh_server: Server) -> None:
     context = browser.new_context(viewport={"width": DESK[0], "height": DESK[1]})
-    log_in(context, own_server)
+    log_in(context, fresh_server)
     page = context.new_page()
-    sheet = Sheet(page, own_server)
+    sheet = Sheet(page, fresh_server)
 
     def pictures(name: str) -> None:
         picture(page, name)
@@ -90,7 +90,7 @@ def test_pictures_of_the_demo(browser: Browser, own_server: Server) -> None:
         picture(page, f"{name}-dark")
         page.emulate_media(color_scheme="light")
 
-    run = own_server.post("/api/runs", agent="churn", goal="Which customers will churn next quarter?")["id"]
+    run = fresh_server.post("/api/runs", agent="churn", goal="Which customers will churn next quarter?")["id"]
     sheet.open(run)
     expect(sheet.call("score_churn")).to_contain_text("Running")
     page.wait_for_timeout(700)

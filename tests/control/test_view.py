@@ -84,6 +84,14 @@ def test_steps_are_told_apart() -> None:
     assert shown(seen(planned())) == [("Fetch", "done"), ("Score", "running"), ("Memo", "queued")]
 
 
+def test_it_says_whether_its_steps_are_those_of_a_plan() -> None:
+    """D21: only a step of a plan can be rewritten."""
+    story = Story()
+    assert not seen(story).planned
+    story.append(PlanPublished(id="plan", at=story.at, steps=("Fetch",)))
+    assert seen(story).planned
+
+
 def test_a_step_knows_its_calls_and_its_times() -> None:
     fetch, score, memo = seen(planned()).steps
 
@@ -180,6 +188,7 @@ def test_without_a_plan_steps_are_made_of_the_tool_calls() -> None:
     events_of(story.tool("score", effect=True))
 
     assert shown(seen(story)) == [("fetch", "done"), ("score", "running")]
+    assert not seen(story).planned
     story.cancel()
     story.drive()
     assert shown(seen(story)) == [("fetch", "undone"), ("score", "cancelled")]

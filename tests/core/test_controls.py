@@ -110,6 +110,13 @@ def test_redirect_says_what_it_stops_and_what_it_keeps() -> None:
     assert story.consequence(Verb.REDIRECT) == "stops score_churn, keeps 2 finished steps"
 
 
+def test_a_model_is_called_the_model() -> None:
+    story = Story()
+    story.model("gpt-9")
+
+    assert story.consequence(Verb.REDIRECT) == "stops the model, keeps all finished work"
+
+
 def test_redirect_without_steps_keeps_all_finished_work() -> None:
     story = Story()
     assert story.consequence(Verb.REDIRECT) == "keeps all finished work"

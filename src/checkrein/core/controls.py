@@ -110,7 +110,12 @@ def _in_flight(state: State) -> list[LiveCall]:
 
 
 def _clause(verb: str, calls: Sequence[LiveCall], rest: str = "") -> str:
-    return f"{verb} {_names(call.name for call in calls)}{rest}" if calls else ""
+    return f"{verb} {_names(_called(call) for call in calls)}{rest}" if calls else ""
+
+
+def _called(call: LiveCall) -> str:
+    """A model is not known to people by its name."""
+    return "the model" if call.kind is CallKind.MODEL else call.name
 
 
 def _names(names: Iterable[str]) -> str:

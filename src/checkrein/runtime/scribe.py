@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from checkrein.core.commands import Command
 from checkrein.core.decide import decide
-from checkrein.core.events import Event
+from checkrein.core.events import Event, is_taken_after_the_end
 from checkrein.core.evolve import evolve, fold
 from checkrein.core.state import State
 from checkrein.core.verdict import Joined, Refusal
@@ -198,6 +198,10 @@ class Scribe:
             return
         except (Fenced, RunOver) as refused:
             self._absorb_all(refused.missed)
+            if isinstance(refused, RunOver):
+                # It was ended before this was recorded, and nothing takes it any more: asking again would never end.
+                self._notes = [note for note in self._notes if is_taken_after_the_end(note)]
+                self.state = fold(self._state, self._notes)
             for asked, _ in draft.taken:
                 self._drop(asked)
                 asked.refused(refused)

@@ -70,7 +70,7 @@ async function meet() {
   try {
     const me = await api.get("/api/whoami");
     const out = el("button", { type: "button", onclick: () => void leave() }, "Sign out");
-    who.replaceChildren(el("span", null, plain(`${me.name} · ${me.role}`)), out);
+    who.replaceChildren(el("span", null, plain(me.name === me.role ? me.role : `${me.name} · ${me.role}`)), out);
     may = (me.may ?? []).join(" ");
     if (page.firstElementChild) mark(page.firstElementChild, "may", may);
   } catch (error) {

@@ -31,6 +31,8 @@ export class Asking extends EventTarget {
     this.live = live;
     /** What the server said to the last thing it refused; empty after the next one. */
     this.refusal = "";
+    /** Whether the server has said that whoever asks may not. */
+    this.isForbidden = false;
   }
 
   /** What was asked and is not answered, or not seen in the view yet. @param {string} verb */
@@ -157,6 +159,7 @@ export class Asking extends EventTarget {
   /** @param {unknown} error */
   #refuse(error) {
     this.refusal = error instanceof ApiError ? error.message : String(error);
+    if (error instanceof ApiError && error.status === 403 && error.code === "forbidden") this.isForbidden = true;
   }
 
   #tell() {

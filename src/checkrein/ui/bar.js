@@ -4,7 +4,8 @@
  *
  * Attributes: `run-id`, `base-url` (empty: the server of this page), `token` (also a property), `theme` (`light` or
  * `dark`), `page-keys` (p, r and c work on the whole page), `inline` (stands where it is put, not at the bottom),
- * `without-receipt` (the page around shows how the run ended), `can-continue` (the page around continues a run).
+ * `without-receipt` (the page around shows how the run ended), `can-continue` (the page around continues a run), `may`
+ * (what whoever looks may do, such as `see start steer`; asked of the server where it is not said).
  *
  * Events, all of which bubble: `checkrein-continue` `{run, goal}` before a run is continued (prevent it to do that
  * yourself), `checkrein-continued` `{run}` after it (prevent it to stay where you are), `checkrein-unauthorised` when a
@@ -26,13 +27,15 @@ import { base, tokens } from "./style.js";
 const SPEAK_AFTER_MS = 150;
 
 export class CheckreinBar extends HTMLElement {
-  static observedAttributes = ["run-id", "base-url", "token", "page-keys"];
+  static observedAttributes = ["run-id", "base-url", "token", "page-keys", "may"];
 
   /** @type {LiveRun | null} */
   #live = null;
   #isOwn = false;
   /** @type {string | null} */
   #token = null;
+  /** What the server said that whoever looks may do. @type {string | null} */
+  #may = null;
   /** @type {BarBody | null} */
   #body = null;
   /** @type {(() => void)[]} */
@@ -120,6 +123,8 @@ export class CheckreinBar extends HTMLElement {
       this.token = after;
     } else if (name === "page-keys") {
       this.#listen();
+    } else if (name === "may") {
+      this.#body?.draw();
     } else if (this.#isOwn || this.#live === null) {
       this.#stop();
       this.#begin();
@@ -152,6 +157,7 @@ export class CheckreinBar extends HTMLElement {
     if (this.hasAttribute("inline")) this.#bar.setAttribute("aria-label", `Control of the run ${live.runId}`);
     else this.#undos.push(keepInView(this.#bar, this.#room));
     if (this.#isOwn) live.open();
+    if (this.#isOwn) void this.#learn(live);
     body.draw();
   }
 
@@ -174,6 +180,22 @@ export class CheckreinBar extends HTMLElement {
     this.#deaf = listenForKeys(everywhere ? document : this.shadowRoot ?? this, keys);
   }
 
+  /**
+   * Ask who is looking. Pages of other origins may not; there the first refusal tells.
+   * @param {LiveRun} live
+   */
+  async #learn(live) {
+    const { origin } = new URL(live.api.baseUrl, location.href);
+    if (this.hasAttribute("may") || origin !== location.origin) return;
+    try {
+      const { may = [] } = await live.api.get("/api/whoami");
+      this.#may = may.join(" ");
+      this.#body?.draw();
+    } catch {
+      // Whoever may not ask that is told by what they ask next.
+    }
+  }
+
   #tellState() {
     if (this.#live?.problem?.status === 401) this.tell("checkrein-unauthorised");
     this.#body?.draw();
@@ -188,6 +210,12 @@ export class CheckreinBar extends HTMLElement {
   }
 
   // -- for the body
+
+  /** Whether whoever looks may do this, as far as is known. @param {string} action */
+  may(action) {
+    const may = this.getAttribute("may") ?? this.#may;
+    return may === null || may.split(" ").includes(action);
+  }
 
   /** Whether a new run may be begun from here: with a token for one run only the page around can. */
   get canContinue() {

@@ -11,6 +11,7 @@ import { Composer } from "./composer.js";
 import { el, mark } from "./dom.js";
 import { Drafts } from "./drafts.js";
 import { Facts } from "./facts.js";
+import { Fitting, NARROW } from "./fitting.js";
 import { Lines, smallButton } from "./lines.js";
 import { ReceiptCard } from "./receipt.js";
 import { spoken } from "./spoken.js";
@@ -27,7 +28,6 @@ import { ENDED } from "./types.js";
 const SLOTS = ["hold", "redirect", "cancel"];
 /** A second click on Cancel must not become a first one on what has taken its place. */
 const CHANGED_MS = 600;
-const NARROW = 640;
 
 export class BarBody {
   #isFirst = true;
@@ -63,6 +63,8 @@ export class BarBody {
     this.facts = new Facts();
     this.buttons = SLOTS.map((slot) => new ControlButton(slot, (verb) => this.#use(verb)));
     this.keys = el("div", { class: "keys" }, ...this.buttons.map((button) => button.element));
+    this.fitting = new Fitting(bar, this.keys);
+    this.facts.element.append(this.fitting.button);
     this.receipt = new ReceiptCard(asking, () => this.drafts.stoppedHere);
     this.onward = smallButton("Continue from here", () => this.#compose("continue"));
     this.onward.className = "main";
@@ -77,6 +79,11 @@ export class BarBody {
   }
 
   // -- showing
+
+  /** Whether whoever looks may also steer. The server decides; this only spares them a refusal. */
+  get maySteer() {
+    return this.host.may("steer") && !this.asking.isForbidden;
+  }
 
   draw() {
     const { live, bar } = this;
@@ -93,9 +100,9 @@ export class BarBody {
     if (hasEnded && this.#endedAt === 0) this.#endedAt = this.#isFirst ? 1 : Date.now();
     this.keys.hidden = hasEnded;
     this.receipt.element.hidden = !hasEnded || this.host.hasAttribute("without-receipt");
-    if (hasEnded) this.receipt.show(view, live.state === "live");
+    if (hasEnded) this.receipt.show(view, live.state === "live", this.maySteer);
     if (this.#isFirst) this.#takeUp(view);
-    const mayContinue = view.parent == null && this.host.canContinue;
+    const mayContinue = view.parent == null && this.host.canContinue && this.maySteer;
     this.after.hidden = !hasEnded || !mayContinue || this.composer.isOpen;
     this.#showMoving(view);
     if (focused instanceof HTMLElement && !focused.checkVisibility()) this.#giveFocus(hasEnded);
@@ -111,16 +118,17 @@ export class BarBody {
   /** @param {RunView} view */
   #showMoving(view) {
     const { live, asking, composer } = this;
-    this.lines.show(view, live, asking);
+    this.lines.show(view, live, asking, { maySteer: this.maySteer, isWriting: composer.isOpen });
     this.facts.show(view, live);
-    composer.show(view, live, asking);
+    composer.show(view, live, asking, this.maySteer);
     for (const button of this.buttons) {
-      button.show(faceOf(button.slot, view, live, asking));
+      button.show(faceOf(button.slot, view, live, asking, this.maySteer));
       if (button.slot === "redirect") mark(button.element, "aria-expanded", String(composer.isOpen));
     }
     mark(this.onward, "aria-disabled", live.state === "live" ? null : "true");
     // While somebody writes on a small screen, what they write and the run itself need the room.
     this.bar.toggleAttribute("data-narrow", composer.isOpen && innerWidth <= NARROW);
+    this.fitting.show();
   }
 
   /** What was open when the page was left is open again. @param {RunView} view */

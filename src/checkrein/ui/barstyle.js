@@ -17,7 +17,7 @@ export const barStyle = sheet(`
   .above:has(> :not([hidden])) { padding-block-end: .1rem }
   .standing { flex: none }
 
-  .facts { display: flex; flex-wrap: wrap; align-items: center; gap: .15rem 1.15rem; min-block-size: 1.9rem;
+  .facts { position: relative; display: flex; flex-wrap: wrap; align-items: center; gap: .15rem 1.15rem; min-block-size: 1.9rem;
     margin-block-end: .45rem }
   .status { display: inline-flex; align-items: center; gap: .4rem; font-weight: 600 }
   .time { white-space: nowrap }
@@ -38,7 +38,8 @@ export const barStyle = sheet(`
   .key b { font-weight: 600 }
   .key kbd { margin-inline-start: auto; font: .72rem/1.35 var(--mono); color: var(--soft); border: 1px solid var(--line);
     border-radius: .25rem; padding: 0 .35rem }
-  .key .consequence { color: var(--soft); font-size: .8125rem; line-height: 1.35; text-wrap: pretty }
+  /* Two lines are kept free, so that the bar does not grow and shrink while the run goes on. */
+  .key .consequence { color: var(--soft); font-size: .8125rem; line-height: 1.35; text-wrap: pretty; min-block-size: 2lh }
   .key:hover:not([aria-disabled="true"]) { background: color-mix(in srgb, currentColor 4%, transparent) }
   .key-hold .head { color: var(--hold) }
   .key-hold[data-verb="resume"] .head { color: var(--done) }
@@ -101,26 +102,47 @@ export const barStyle = sheet(`
   .bar[data-lost] { background: repeating-linear-gradient(135deg, var(--sheet) 0 14px, var(--ground) 14px 28px) }
   .bar[data-lost] .clock, .bar[data-lost] .mono { color: var(--soft) }
 
+  /* Where there is little room, the run needs most of it. Long consequences are cut off, and a button shows them whole. */
+  .room-for-words { display: none; position: absolute; inset-inline-end: 0; inset-block-start: calc(50% - 22px); padding: 0 .3rem;
+    font-size: .8125rem; text-align: center; border-color: transparent; text-decoration: underline; text-underline-offset: .2em }
   @media (max-width: 40rem) {
-    .bar { padding-inline: .75rem; padding-block-start: .55rem }
-    .facts, .caps { column-gap: .85rem }
-    .keys { grid-template-columns: minmax(0, 1fr); gap: .4rem }
-    .key { flex-direction: row; align-items: center; gap: .65rem; padding: .45rem .75rem }
-    .key .head { inline-size: 6.6rem; flex: none; font-size: .9375rem }
+    .bar { padding-inline: .75rem; padding-block: .45rem calc(.5rem + env(safe-area-inset-bottom, 0px)) }
+    .facts { gap: 0 .7rem; min-block-size: 0; margin-block-end: .3rem; line-height: 1.4 }
+    .facts .mono { font-size: .75rem }
+    .caps { column-gap: .7rem }
+    .clock { font-size: 1rem; line-height: 1.4 }
+    .bar:has(.line.is-needs_you:not([hidden])) .besides { display: none } /* the line says it */
+    .keys { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .35rem }
+    .key { padding: .3rem .65rem .35rem; gap: 0; min-block-size: 44px }
+    .key .head { font-size: .9375rem; line-height: 1.4 }
     .key kbd { display: none }
+    .key .consequence { font-size: .78rem; line-height: 1.3; min-block-size: 2lh; -webkit-line-clamp: 2 }
+    .key-cancel { grid-column: 1 / -1 }
+    .key-cancel .consequence { -webkit-line-clamp: 3 }
+    .line { flex-wrap: nowrap; gap: .5rem; margin-block-end: .3rem }
+    .line p { font-size: .84rem; line-height: 1.35; flex: 1 1 auto; margin-inline-end: 0 }
+    .line button { flex: none; max-inline-size: 8.3rem; padding: .2rem .5rem; font-size: .84rem; line-height: 1.25; text-align: center }
+    .line:has(button:not([hidden]) ~ button:not([hidden])) { flex-wrap: wrap }
+    .line:has(button:not([hidden]) ~ button:not([hidden])) p { flex-basis: calc(100% - 2.2rem) }
+    .line:has(button:not([hidden]) ~ button:not([hidden])) button { flex: 1 1 auto; max-inline-size: none }
     .composer { gap: .35rem }
     .composer .diff { display: none }
-    .composer .send { flex: 1 1 100%; order: -1 }
+    .composer .send { flex: 1 1 100%; order: -1; padding-block-start: .2rem }
     .composer .send button { flex: 1 1 0; text-align: center; padding-inline: .4rem; font-size: .875rem; white-space: nowrap }
     .whens label { font-size: .8125rem; gap: .35rem }
   }
-  .bar:is([data-short], [data-narrow]) .keys { grid-template-columns: repeat(3, minmax(0, 1fr)); gap: .4rem }
-  .bar:is([data-short], [data-narrow]) .key { flex-direction: column; align-items: stretch; gap: 0; padding: .35rem .6rem }
-  .bar:is([data-short], [data-narrow]) .key .head { inline-size: 100% }
-  .bar:is([data-short], [data-narrow]) .key .consequence { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden }
+  .bar[data-short] .facts { min-block-size: 0; margin-block-end: .25rem }
+  .bar:is([data-short], [data-narrow]) .keys { grid-template-columns: repeat(3, minmax(0, 1fr)); gap: .35rem }
+  .bar:is([data-short], [data-narrow]) .key { padding: .3rem .6rem; gap: 0 }
+  .bar:is([data-short], [data-narrow]) .key-cancel { grid-column: auto }
+  .bar:is([data-short], [data-narrow]) .key .consequence { -webkit-line-clamp: 2 }
   .bar:is([data-short], [data-narrow]) .key .sign { display: none }
   .bar[data-narrow] .cap:not([data-near]) { display: none }
-  .bar:is([data-short], [data-narrow]) .facts { margin-block-end: .25rem }
+  .bar[data-narrow] .line.is-paused { display: none }
+  .bar[data-tight] .key .consequence { display: -webkit-box; -webkit-box-orient: vertical; overflow: hidden }
+  .bar[data-tight][data-cut] .room-for-words { display: block }
+  .bar[data-tight][data-cut] .facts { padding-inline-end: 4rem }
+  .bar[data-tight][data-whole] .key .consequence { -webkit-line-clamp: none }
 
   @media (forced-colors: active) {
     .bar { border-block-start: 2px solid CanvasText }

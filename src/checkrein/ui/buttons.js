@@ -25,6 +25,7 @@ const CHANGED_MS = 600;
 const SLOW_MS = 1_000;
 
 export const NOT_CONNECTED = "not connected, comes back by itself";
+export const ONLY_WATCH = "you may only watch";
 
 export class ControlButton {
   /** @type {Control | null} */
@@ -75,9 +76,10 @@ export class ControlButton {
  * @param {RunView} view
  * @param {LiveRun} live
  * @param {Asking} asking
+ * @param {boolean} [maySteer] whether whoever looks may also steer
  * @returns {Face}
  */
-export function faceOf(slot, view, live, asking) {
+export function faceOf(slot, view, live, asking, maySteer = true) {
   const verb = verbOf(slot, view);
   const label = capital(verb);
   const control = view.controls[verb] ?? { enabled: false, consequence: "" };
@@ -86,6 +88,7 @@ export function faceOf(slot, view, live, asking) {
     return { verb, label: GERUNDS[verb] ?? label, consequence: askedWords(asked), isEnabled: false, isBusy: true };
   }
   if (live.state !== "live") return { verb, label, consequence: NOT_CONNECTED, isEnabled: false, isBusy: false };
+  if (!maySteer) return { verb, label, consequence: ONLY_WATCH, isEnabled: false, isBusy: false };
   const settling = slot === "redirect" ? null : settlingOf(view, verb);
   if (settling !== null) {
     const consequence = settlingWords(settling);

@@ -6,7 +6,7 @@ import { markdown } from "./markdown.js";
 import { asking, message, Panel } from "./panel.js";
 import { filesOf } from "./files.js";
 import { plain } from "./plain.js";
-import { counted, moment, span } from "./times.js";
+import { counted, moment } from "./times.js";
 import { block, fields, textOf } from "./value.js";
 
 /** @typedef {import("./types.js").CallBrief} CallBrief */
@@ -130,7 +130,7 @@ export class CallsPanel extends Panel {
     say(name, call.kind === "undo" ? `undo of ${call.name}` : call.name);
     say(given, call.summary ?? "");
     say(now, nowWord(call.now));
-    say(time, span(call.started_at, call.finished_at, this.context.now()));
+    say(time, this.context.lasted(call));
     this.opened.get(call.id)?.changed(call);
   }
 
@@ -232,7 +232,7 @@ function brought(call) {
 /** @param {CallWhole} call @param {import("./panel.js").Context} context */
 function times(call, context) {
   if (!call.started_at) return el("p", { class: "soft" }, `${nowWord(call.now)}. It has not begun.`);
-  const lasted = span(call.started_at, call.finished_at, context.now());
+  const lasted = context.lasted(call);
   const by = call.stopped_by ? `, stopped by ${call.stopped_by}` : "";
   const ended = !call.finished_at ? `for ${lasted} already` : `took ${lasted}${by}`;
   return el("p", { class: "soft" }, `${nowWord(call.now)}. Began at ${moment(call.started_at)}, ${ended}.`);
@@ -255,7 +255,7 @@ function folded(title, inside) {
 
 /** @param {CallWhole} call @param {import("./panel.js").Context} context */
 function stop(call, context) {
-  if (call.kind !== "tool" || call.now !== "running") return [];
+  if (call.kind !== "tool" || call.now !== "running" || !context.maySteer) return [];
   const abort = () => context.api.post(context.callPath(call.id, "/abort"));
   const made = asking("Stop this call", "the agent is told, and goes on without it", abort, "small");
   return [el("p", null, made.button, made.trouble)];

@@ -50,7 +50,10 @@ export class Composer {
     this.field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.isComposing) void this.#send();
     });
-    this.pause = smallButton("Pause while I write", () => this.actions.pause());
+    this.pause = smallButton("Pause while I write", () => {
+      this.actions.pause();
+      this.field.focus(); // the button goes away, and they are writing
+    });
     this.submit = smallButton("Redirect now", () => void this.#send());
     this.submit.className = "main";
     this.whens = el(
@@ -106,8 +109,9 @@ export class Composer {
    * @param {RunView} view
    * @param {LiveRun} live
    * @param {Asking | null} asking
+   * @param {boolean} maySteer
    */
-  show(view, live, asking = null) {
+  show(view, live, asking = null, maySteer = true) {
     if (this.#purpose === null) return;
     this.#follow(view);
     const given = givenText(this.#purpose, view);
@@ -128,11 +132,11 @@ export class Composer {
     mark(this.pause, "aria-busy", asking?.asked("pause") ? "true" : null);
     this.whens.hidden = this.#purpose !== "redirect" || !["running", "pausing", "redirecting"].includes(view.status);
     const working = [...view.calls.values()].filter((call) => call.shown === "running" && call.kind !== "ask");
-    const names = working.length ? working.map((call) => call.name).join(", ") : "nothing";
+    const names = working.length ? working.map((call) => (call.kind === "model" ? "the model" : call.name)).join(", ") : "nothing";
     say(this.#nowWords, `Now: stops ${oneLine(names, 60)}`);
     say(this.#laterWords, `At the next step: lets ${working.length ? "it" : "everything"} finish first`);
     const isPossible = this.#purpose === "continue" || view.controls[this.#purpose]?.enabled === true;
-    this.canSend = live.state === "live" && isPossible;
+    this.canSend = live.state === "live" && isPossible && maySteer;
     this.#showButtons();
   }
 

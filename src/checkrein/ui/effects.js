@@ -9,7 +9,7 @@ import { capital } from "./words.js";
 
 /** @typedef {import("./types.js").EffectView} EffectView */
 /** @typedef {import("./types.js").RunView} RunView */
-/** @typedef {EffectView & {isOver: boolean, isUndoing: boolean, summary: string, hasFailed: boolean}} Change */
+/** @typedef {EffectView & {isOver: boolean, hasCompleted: boolean, isUndoing: boolean, summary: string, hasFailed: boolean}} Change */
 
 const WINDOW = 100;
 
@@ -38,13 +38,14 @@ export class EffectsPanel extends Panel {
     if (!changed.has("effects") && !changed.has("status")) return;
     const isOver = ENDED.has(view.status);
     const isUndoing = view.status === "cancelling";
+    const hasCompleted = view.status === "completed";
     const from = Math.max(0, view.effects.length - this.shown);
     this.more.hidden = from === 0;
     if (from) say(this.more, `Show ${counted(Math.min(WINDOW, from), "earlier change")}`);
     this.rows.show(
       view.effects
         .slice(from)
-        .map((effect) => ({ ...effect, isOver, isUndoing, ...ofCall(effect, view.calls.get(effect.id)) })),
+        .map((effect) => ({ ...effect, isOver, hasCompleted, isUndoing, ...ofCall(effect, view.calls.get(effect.id)) })),
     );
     this.empty.hidden = view.effects.length > 0;
     say(this.empty, isOver ? "Nothing." : "Nothing so far.");
@@ -94,7 +95,7 @@ export class EffectsPanel extends Panel {
     const isNews = Boolean(effect.why) && !word.toLowerCase().startsWith(String(effect.why).toLowerCase());
     say(why, isNews ? capital(effect.why ?? "") : "");
     why.hidden = !isNews;
-    retry.hidden = !(effect.now === "left" && effect.can_undo && effect.isOver);
+    retry.hidden = !(effect.now === "left" && effect.can_undo && effect.isOver && this.context.maySteer);
   }
 }
 
@@ -126,6 +127,8 @@ export function fateOf(effect) {
         : { word: "Done. It cannot be undone.", figure: "done" };
     case "settled":
       if (effect.hasFailed) return { word: `${failed} stays.`, figure: "failed" };
+      // A run that has completed has done what it wanted; of one that was stopped this is worth knowing.
+      if (effect.hasCompleted) return { word: "Done.", figure: "done" };
       return { word: effect.isOver ? "Stays." : "Done, and meant to stay.", figure: "done" };
     case "undone":
       return { word: "Undone.", figure: "undone" };

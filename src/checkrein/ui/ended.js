@@ -44,7 +44,7 @@ export class EndedPanel extends Panel {
     const hasEnded = ENDED.has(view.status);
     this.show(hasEnded);
     if (!hasEnded) return;
-    this.card.show(view, this.context.live.state === "live");
+    this.card.show(view, this.context.live.state === "live", this.context.maySteer);
     const drawn = JSON.stringify([view.status, view.result, view.error]);
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;

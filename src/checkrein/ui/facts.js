@@ -13,6 +13,7 @@ export class Facts {
   #shown = "";
   #status = el("span", { class: "status" });
   #word = el("span", null);
+  #besides = el("span", { class: "besides" });
   #clock = el("span", { class: "clock", role: "timer" });
   #most = el("span", { class: "mono soft most" });
   #step = el("span", { class: "mono" });
@@ -23,7 +24,7 @@ export class Facts {
   constructor() {
     const label = el("span", { class: "unseen" }, "Time at work ");
     const time = el("span", { class: "time" }, label, this.#clock, this.#most);
-    this.element = el("p", { class: "facts" }, this.#status, time, this.#step, this.#list);
+    this.element = el("div", { class: "facts" }, this.#status, time, this.#step, this.#list);
   }
 
   /**
@@ -63,9 +64,11 @@ export class Facts {
     if (this.#shown !== name) {
       this.#shown = name;
       this.#status.className = `status is-${name}`;
-      this.#status.replaceChildren(shape(name), this.#word);
+      this.#status.replaceChildren(shape(name), el("span", null, this.#word, this.#besides));
     }
-    say(this.#word, word);
+    const [status = "", ...besides] = word.split(",");
+    say(this.#word, status);
+    say(this.#besides, besides.length ? `,${besides.join(",")}` : "");
   }
 }
 

@@ -47,7 +47,9 @@ function make() {
 function draw(row, told) {
   const found = parts(row);
   say(found["head-line"], `${moment(told.at)} · ${told.by}, ${HOW[told.verb] ?? told.verb}`);
-  found.diff.replaceChildren(...diffNodes(told.diff || `+ ${told.text.replace(/\s+/g, " ").trim()}`));
+  // Only a redirect takes the place of a step; everything else is added.
+  const added = `+ ${told.text.replace(/\s+/g, " ").trim()}`;
+  found.diff.replaceChildren(...diffNodes(told.verb === "redirect" && told.diff ? told.diff : added));
   mark(found.diff, "title", plain(told.text));
   say(found.fate, told.fate);
 }

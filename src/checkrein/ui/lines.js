@@ -74,14 +74,19 @@ export class Lines {
    * @param {RunView} view
    * @param {LiveRun} live
    * @param {Asking} asking
+   * @param {{ maySteer?: boolean, isWriting?: boolean }} [now] whether a person may do something about it, and whether
+   *   they are writing already
    */
-  show(view, live, asking) {
+  show(view, live, asking, { maySteer = true, isWriting = false } = {}) {
     const isLive = live.state === "live";
     this.lost.say(isLive ? "" : lostWords(live, asking));
     this.refused.say(asking.refusal);
     this.needs.say(isLive ? needsWords(view) : "");
     this.#showLate(view, live, asking);
     this.#showPaused(view, isLive, asking);
+    if (isWriting) this.instruct.hidden = true;
+    if (maySteer) return;
+    for (const button of [this.abort, this.goOn, this.stay, this.instruct]) button.hidden = true;
   }
 
   /** @param {RunView} view @param {LiveRun} live @param {Asking} asking */
@@ -110,6 +115,7 @@ export class Lines {
     const isPaused = isLive && view.status === "paused";
     this.paused.say(isPaused ? pausedWords(view) : "");
     this.stay.hidden = view.controls.pause?.enabled !== true;
+    this.instruct.hidden = false;
     const canInstruct = view.controls.resume?.enabled === true && asking.asked("resume") === null;
     mark(this.instruct, "aria-disabled", canInstruct ? null : "true");
   }

@@ -8,7 +8,9 @@
  */
 
 import { el, say } from "./dom.js";
+import { pausesOf, without } from "./pauses.js";
 import { plain } from "./plain.js";
+import { span } from "./times.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./live.js").LiveRun} LiveRun */
@@ -26,15 +28,32 @@ export class Context {
     this.live = live;
     this.id = id;
     this.base = base;
-    /** Whether whoever looks may also steer. The server decides; this only spares them a refusal. */
-    this.maySteer = true;
+    /** What whoever looks may do, such as `see steer`; null: not known. @type {string | null} */
+    this.may = null;
     /** Shows a call in the list of calls. @type {(call: string) => void} */
     this.open = () => {};
+  }
+
+  /** Whether whoever looks may also steer. The server decides; this only spares them a refusal. */
+  get maySteer() {
+    return this.may === null || this.may.split(" ").includes("steer");
   }
 
   /** The time of the server, in seconds. */
   now() {
     return this.live.now();
+  }
+
+  /**
+   * How long something took, or takes already. What is frozen by a pause does not work meanwhile; questions and undos
+   * are not stopped by one.
+   * @param {{ started_at?: number | null, finished_at?: number | null, kind?: string }} thing
+   */
+  lasted({ started_at: from, finished_at: to, kind }) {
+    if (from == null) return "";
+    const pauses = kind === "ask" || kind === "undo" ? [] : pausesOf(this.live.view);
+    const worked = without(from, Math.max(from, to ?? this.now()), pauses).reduce((sum, one) => sum + one.to - one.from, 0);
+    return span(worked, to != null);
   }
 
   /** @param {string} rest */

@@ -109,16 +109,19 @@ export class ReceiptCard {
   /**
    * @param {RunView} view of a run that has ended
    * @param {boolean} isLive
+   * @param {boolean} maySteer whether whoever looks may also do something about it
    */
-  show(view, isLive = true) {
+  show(view, isLive = true, maySteer = true) {
     this.#showTitle(view);
     const receipt = stopReceipt(view);
-    this.reasons.element.hidden = receipt === null && view.status !== "cancelled";
-    this.reasons.show(view, this.asking, isLive);
-    const drawn = JSON.stringify([view.receipts.length, view.effects, view.instructions, view.status, isLive]);
+    const hasReason = view.reasons.length > 0;
+    this.reasons.element.hidden = (receipt === null && view.status !== "cancelled") || !(maySteer || hasReason);
+    const isUsable = isLive && maySteer;
+    this.reasons.show(view, this.asking, isUsable);
+    const drawn = JSON.stringify([view.receipts.length, view.effects, view.instructions, view.status, isUsable]);
     if (drawn === this.#drawn) return; // nothing that a person may just be reading or pressing is made anew
     this.#drawn = drawn;
-    place(this.#facts, [...outcome(view, receipt, this.asking, isLive)]);
+    place(this.#facts, [...outcome(view, receipt, this.asking, isUsable)]);
     this.details.hidden = receipt === null;
     if (receipt !== null) this.#showDetails(view, receipt);
   }

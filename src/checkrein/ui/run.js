@@ -10,7 +10,7 @@ import { Api } from "./api.js";
 import { AskPanel } from "./ask.js";
 import "./bar.js";
 import { CallsPanel } from "./calls.js";
-import { el, say } from "./dom.js";
+import { el, mark, say } from "./dom.js";
 import { EffectsPanel } from "./effects.js";
 import { EndedPanel } from "./ended.js";
 import { FlagsPanel } from "./flags.js";
@@ -44,6 +44,8 @@ export class CheckreinRun extends HTMLElement {
   #ends = [];
   /** @type {Sheet | null} */
   #sheet = null;
+  /** @type {HTMLElement | null} */
+  #bar = null;
 
   constructor() {
     super();
@@ -62,7 +64,11 @@ export class CheckreinRun extends HTMLElement {
   /** @param {string} name */
   attributeChangedCallback(name) {
     if (!this.isConnected) return;
-    if (name === "may") return this.#sheet?.may(this.getAttribute("may"));
+    if (name === "may") {
+      this.#sheet?.may(this.getAttribute("may"));
+      if (this.#bar) mark(this.#bar, "may", this.getAttribute("may"));
+      return;
+    }
     this.#end();
     this.#begin();
   }
@@ -83,11 +89,12 @@ export class CheckreinRun extends HTMLElement {
     const bar = /** @type {any} */ (document.createElement("checkrein-bar"));
     bar.setAttribute("run-id", id);
     bar.setAttribute("without-receipt", "");
-    for (const name of ["base-url", "token", "page-keys", "theme"]) {
+    for (const name of ["base-url", "token", "page-keys", "theme", "may"]) {
       const value = this.getAttribute(name);
       if (value !== null) bar.setAttribute(name, value);
     }
     bar.live = live;
+    this.#bar = bar;
     root.replaceChildren(el("div", { class: "sheet" }, sheet.element), bar);
     this.#ends = [sheet.begin(), () => live.close()];
     live.open();
@@ -162,8 +169,9 @@ class Sheet {
 
   /** What whoever looks may do, in words such as `see steer`; null: unknown. @param {string | null} may */
   may(may) {
-    this.context.maySteer = may === null || may.split(" ").includes("steer");
-    for (const field of [...this.ask.needs, ...this.needs.needs]) this.#changed.add(field);
+    this.context.may = may;
+    for (const panel of this.panels) for (const field of panel.needs) this.#changed.add(field);
+    this.subruns.may(may);
     this.#schedule();
   }
 

@@ -215,6 +215,7 @@ export const panels = sheet(`
   .stroke.is-needs_you > rect:first-child, .stroke.is-failed > rect:first-child { fill-opacity: .2; stroke-width: 1.5 }
   .stroke.is-needs_you > rect:first-child { stroke: var(--ask); fill: var(--ask); stroke-dasharray: 4 2 }
   .stroke.is-failed > rect:first-child { stroke: var(--stop); fill: var(--stop) }
+  .stroke > .frozen { fill: var(--sheet) !important; opacity: .8 !important }
   .stroke > .end { fill: var(--stop) !important } .stroke > .end.pause { fill: var(--hold) !important } .stroke > .end.redirect { fill: var(--ink) !important }
   .lanes .ends { stroke: var(--stop); stroke-width: 2 }
   .lanes .moment { stroke: var(--ink); stroke-width: 1.2; stroke-dasharray: 3 3 } .lanes .word { fill: var(--ink); font: 500 11.5px var(--font) }

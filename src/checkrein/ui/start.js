@@ -27,7 +27,7 @@ export class StartForm {
       id: "goal",
       name: "goal",
       rows: 2,
-      placeholder: "Which customers will churn next quarter?",
+      placeholder: "For example: Which customers will churn next quarter?",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.#onKey(event),
       oninput: () => this.#clear(),
     });

@@ -3,7 +3,7 @@
 
 import { el, Keyed, look, mark, parts, say } from "./dom.js";
 import { Panel } from "./panel.js";
-import { counted, span } from "./times.js";
+import { counted } from "./times.js";
 import { ENDED } from "./types.js";
 import { SHOWN_WORDS } from "./words.js";
 
@@ -61,7 +61,7 @@ export class StepsPanel extends Panel {
     look(glyph, step.shown);
     say(title, step.title);
     say(word, SHOWN_WORDS[step.shown]);
-    say(time, stepTime(step, this.context.now()));
+    say(time, hasTime(step) ? this.context.lasted(step) : "");
   }
 
   tick() {
@@ -71,12 +71,9 @@ export class StepsPanel extends Panel {
   }
 }
 
-/** A step that never ended has no time of its own to show. @param {StepView} step @param {number} now */
-function stepTime(step, now) {
-  if (step.finished_at || step.shown === "running" || step.shown === "needs_you") {
-    return span(step.started_at, step.finished_at, now);
-  }
-  return "";
+/** A step that will never end has no time of its own to show. @param {StepView} step */
+function hasTime(step) {
+  return Boolean(step.finished_at) || ["running", "paused", "needs_you"].includes(step.shown);
 }
 
 function makeRow() {

@@ -35,6 +35,11 @@ export class SubrunsPanel extends Panel {
     this.tree.show(calls);
   }
 
+  /** What whoever looks may do. @param {string | null} may */
+  may(may) {
+    for (const bar of this.body.querySelectorAll("checkrein-bar")) mark(bar, "may", may);
+  }
+
   close() {
     this.tree.close();
   }
@@ -125,6 +130,7 @@ class Branch {
     const bar = /** @type {any} */ (document.createElement("checkrein-bar"));
     bar.setAttribute("inline", "");
     bar.setAttribute("without-receipt", "");
+    mark(bar, "may", this.context.may);
     bar.live = live;
     this.place.replaceChildren(bar);
     live.open();

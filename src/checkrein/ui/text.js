@@ -10,7 +10,6 @@ import { copyButton, el, Keyed, look, mark, say } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Panel } from "./panel.js";
 import { Streamed } from "./streamed.js";
-import { span } from "./times.js";
 
 /** @typedef {import("./types.js").CallBrief} CallBrief */
 /** @typedef {import("./types.js").CallWhole} CallWhole */
@@ -133,7 +132,7 @@ export class TextPanel extends Panel {
     look(glyph, call.shown);
     say(name, call.name);
     say(word, call.shown === "done" ? "" : nowWord(call.now));
-    say(time, span(call.started_at, call.finished_at, this.context.now()));
+    say(time, this.context.lasted(call));
   }
 
   /** @param {string} id */

@@ -6,15 +6,16 @@
 
 import { el, mark } from "./dom.js";
 import { Panel } from "./panel.js";
+import { pausesOf, without } from "./pauses.js";
 import { plain } from "./plain.js";
 import { TimeMap } from "./timemap.js";
-import { counted, span } from "./times.js";
+import { counted } from "./times.js";
 import { ENDED } from "./types.js";
 import { goingOn } from "./words.js";
 
 /** @typedef {import("./types.js").CallBrief} CallBrief */
 /** @typedef {import("./types.js").RunView} RunView */
-/** @typedef {{call: CallBrief, from: number, to: number, lane: number}} Stroke */
+/** @typedef {{call: CallBrief, from: number, to: number, lane: number, worked: import("./pauses.js").Interval[]}} Stroke */
 
 const SVG = "http://www.w3.org/2000/svg";
 const TOP = 26;
@@ -79,13 +80,13 @@ export class TimelinePanel extends Panel {
     this.svg.toggleAttribute("hidden", isEmpty);
     this.legend.hidden = isEmpty;
     if (isEmpty) return;
-    const { strokes, lanes } = lay(begun, now);
+    const { strokes, lanes } = lay(begun, now, pausesOf(view));
     const end = view.finished_at ?? (view.status === "paused" ? Math.max(...strokes.map((one) => one.to)) + 0.3 : now);
     const last = Math.max(end, ...latest(strokes));
-    const map = new TimeMap(strokes, strokes[0]?.from ?? last, last);
+    const map = new TimeMap(strokes.flatMap(({ worked }) => worked), strokes[0]?.from ?? last, last);
     const drawing = new Drawing(map, this.width, lanes);
     const open = (/** @type {string} */ call) => this.context.open(call);
-    const each = () => strokes.map((stroke) => drawing.stroke(stroke, now, open));
+    const each = () => strokes.map((stroke) => drawing.stroke(stroke, this.context.lasted(stroke.call), open));
     const parts = [
       ...drawing.lanes(),
       ...drawing.folds(),
@@ -110,8 +111,9 @@ function latest(strokes) {
  * Each call in a lane of its kind; those that overlap lie below each other.
  * @param {CallBrief[]} calls
  * @param {number} now
+ * @param {readonly import("./pauses.js").Interval[]} pauses
  */
-function lay(calls, now) {
+function lay(calls, now, pauses) {
   /** @type {Stroke[]} */
   const strokes = [];
   /** @type {{label: string, kind: string}[]} */
@@ -123,11 +125,12 @@ function lay(calls, now) {
     for (const call of calls) {
       if (call.kind !== kind) continue;
       const from = call.started_at ?? now;
-      const to = Math.max(from, call.finished_at ?? now);
+      const worked = without(from, Math.max(from, call.finished_at ?? now), kind === "ask" || kind === "undo" ? [] : pauses);
+      const to = call.finished_at ?? worked.at(-1)?.to ?? from;
       let place = ends.findIndex((end) => end <= from + 0.001);
       if (place === -1) place = Math.min(ends.length, PLACES - 1);
       ends[place] = Math.max(ends[place] ?? 0, to);
-      strokes.push({ call, from, to, lane: first + place });
+      strokes.push({ call, from, to, lane: first + place, worked });
     }
     ends.forEach((_, n) => lanes.push({ kind, label: n === 0 ? label : "" }));
   }
@@ -208,8 +211,8 @@ class Drawing {
     });
   }
 
-  /** @param {Stroke} stroke @param {number} now @param {(call: string) => void} open */
-  stroke({ call, from, to, lane }, now, open) {
+  /** @param {Stroke} stroke @param {string} lasted @param {(call: string) => void} open */
+  stroke({ call, from, to, lane, worked }, lasted, open) {
     const x = this.x(from);
     const width = Math.max(2.5, this.x(to) - x);
     const y = TOP + lane * LANE + 4;
@@ -217,12 +220,16 @@ class Drawing {
     const looks = `stroke ${call.kind} is-${call.shown}${isLive ? " live" : ""}`;
     const group = make("g", { class: looks, "data-call": call.id });
     group.append(make("rect", { x, y, width, height: BAR, rx: Math.min(3, width / 2) }));
+    for (const [n, { to: frozen }] of worked.slice(0, -1).entries()) {
+      const [start, end] = [this.x(frozen), this.x(worked[n + 1]?.from ?? to)];
+      group.append(make("rect", { class: "frozen", x: start, y: y + 3, width: Math.max(0, end - start), height: BAR - 6 }));
+    }
     if (call.stopped_by) {
       const end = { x: x + width - 1.5, y: y - 4, width: 3.5, height: BAR + 8, rx: 1 };
       group.append(make("rect", { class: `end ${call.stopped_by}`, ...end }));
     }
     const stopped = call.stopped_by ? `, stopped by ${call.stopped_by}` : "";
-    group.append(make("title", {}, plain(`${call.name}: ${span(call.started_at, call.finished_at, now)}${stopped}`)));
+    group.append(make("title", {}, plain(`${call.name}: ${lasted}${stopped}`)));
     group.addEventListener("click", () => open(call.id));
     return group;
   }

@@ -4,14 +4,12 @@
 import { goingOn, milliseconds } from "./words.js";
 
 /**
- * How long something took, or takes already; empty for what has not begun.
- * @param {number | null | undefined} from
- * @param {number | null | undefined} to
- * @param {number} now
+ * How long something took, or takes already.
+ * @param {number} seconds
+ * @param {boolean} isOver
  */
-export function span(from, to, now) {
-  if (from === null || from === undefined) return "";
-  return to === null || to === undefined ? goingOn(now - from) : milliseconds(Math.max(0, to - from) * 1000);
+export function span(seconds, isOver) {
+  return isOver ? milliseconds(Math.max(0, seconds) * 1000) : goingOn(seconds);
 }
 
 /**

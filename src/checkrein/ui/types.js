@@ -68,6 +68,7 @@
  * @property {DoubtView[]} doubts
  * @property {SettlingView[]} settling
  * @property {StepView[]} steps
+ * @property {boolean} planned whether the steps are those of a plan; else they are made of the calls
  * @property {Map<string, CallBrief>} calls
  * @property {EffectView[]} effects
  * @property {InstructionView[]} instructions
@@ -93,7 +94,7 @@ export function emptyView() {
   return {
     id: "", status: "queued", agent: "", goal: "", thread: "", owner: "", parent: null, continues: null, seq: 0,
     status_seq: 0, created_at: 0, finished_at: null, elapsed_seconds: 0, ticking: false, at: 0, waiting: [],
-    approvals: [], doubts: [], settling: [], steps: [], calls: new Map(), effects: [], instructions: [], flags: [],
+    approvals: [], doubts: [], settling: [], steps: [], planned: false, calls: new Map(), effects: [], instructions: [], flags: [],
     usage: {}, caps: [], controls: {}, receipts: [], reasons: [],
     verbs: [], result: null, error: null,
   };

@@ -162,18 +162,9 @@ export function capWords(cap) {
  * @returns {StepView | null}
  */
 export function nextStep(view) {
-  if (!hasPlan(view)) return null;
+  if (!view.planned) return null;
   const isBegun = (/** @type {StepView} */ step) => step.started_at != null && step.finished_at == null;
   return view.steps.findLast(isBegun) ?? view.steps.find((step) => step.started_at == null) ?? null;
-}
-
-/**
- * Without a plan the server makes the steps of the calls: then each is one call, and named like it.
- * @param {RunView} view
- */
-export function hasPlan(view) {
-  const nameOf = (/** @type {string | undefined} */ call) => view.calls.get(call ?? "")?.name;
-  return view.steps.some(({ title, calls = [] }) => calls.length !== 1 || nameOf(calls[0]) !== title);
 }
 
 /**
