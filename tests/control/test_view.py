@@ -140,6 +140,24 @@ def test_a_step_keeps_done_while_one_of_its_effects_stands() -> None:
     assert shown(seen(story)) == [("Fetch", "undone"), ("Score", "undone"), ("Memo", "done")]
 
 
+def test_a_step_whose_lock_was_released_keeps_done_because_its_other_work_stands() -> None:
+    """D5 D24"""
+    story = planned()
+    end(story, 2)
+    begin(story, 3, "Memo")
+    events_of(story.finish("score"))
+    events_of(story.tool("lock", effect=True, step=3))
+    events_of(story.finish("lock"))
+    events_of(story.tool("join", step=3))
+    events_of(story.finish("join"))
+    end(story, 3)
+
+    story.cancel()
+    story.drive()
+
+    assert shown(seen(story)) == [("Fetch", "undone"), ("Score", "undone"), ("Memo", "done")]
+
+
 def test_the_step_at_work_fails_with_its_run() -> None:
     story = planned()
     story.finish("score", Outcome.FAILED, error="KeyError")

@@ -17,6 +17,7 @@ class _Step:
     number: int
     title: str
     calls: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
     started_at: float | None = None
     finished_at: float | None = None
 
@@ -51,6 +52,8 @@ class Steps:
         step = self._steps.get(call.step or 0)
         if step is not None and call.id not in step.calls:
             step.calls.append(call.id)
+            if call.kind in (CallKind.TOOL, CallKind.RUN):
+                step.tools.append(call.id)
 
     @property
     def at_work(self) -> int | None:
@@ -95,8 +98,9 @@ def _looks(step: _Step, state: State, effects: Mapping[str, Effect], *, needs_yo
         if needs_you:
             return Shown.NEEDS_YOU
         return Shown.PAUSED if state.status is Status.PAUSED else Shown.RUNNING
-    touched = [effects[call] for call in step.calls if call in effects]
-    if touched and all(effect.state is EffectState.UNDONE for effect in touched):
+    # Work that changed nothing still stands: a step is undone when nothing of what was done in it does.
+    done = [effects.get(call) for call in step.tools]
+    if done and all(effect is not None and effect.state is EffectState.UNDONE for effect in done):
         return Shown.UNDONE
     return Shown.DONE
 
