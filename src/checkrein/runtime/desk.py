@@ -63,6 +63,8 @@ class Desk:
         """What people have said about approvals since this driver began."""
         self.checked: set[str] = set()
         """Calls in doubt whose tool has been asked whether they happened."""
+        self.told: set[str] = set()
+        """Calls whose end this driver has recorded. One that could not be stopped is answered for when it has ended."""
         self.wanted: set[str] = set()
         """Effects whose undo a person has asked for on its own."""
         self._clock = clock
@@ -157,7 +159,9 @@ class Desk:
                 self.wanted.add(effect)
             case EffectUndone(effect=effect) | EffectLeft(effect=effect):
                 self.wanted.discard(effect)
-            case CallFinished(call=call, abandoned=abandoned):
+            case CallFinished(call=call, abandoned=abandoned, id=id):
+                if id.startswith(f"{call}#"):
+                    self.told.add(call)
                 if not abandoned and not self.scribe.is_lost:  # afterwards it is somebody else's attempt that has ended
                     self.endings.pop(call, None)
                 elif call in self.flights:

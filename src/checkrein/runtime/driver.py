@@ -127,7 +127,8 @@ class Driver(ProgramSide):
 
     def _owes_an_answer(self) -> bool:
         """Whether somebody has ended the run by force, and asks what became of the calls that were in flight here."""
-        return any(self.lease.epoch in doubt.unanswered for doubt in self._desk.scribe.committed.doubts.values())
+        doubts = self._desk.scribe.committed.doubts.items()
+        return any(self.lease.epoch in doubt.unanswered and call not in self._desk.told for call, doubt in doubts)
 
     def lose_lease(self) -> None:
         """The lease runs out: begin nothing more, and stop every call before somebody else can claim the run."""

@@ -66,7 +66,7 @@ async def _tell(desk: Desk, endings: dict[str, Ended]) -> bool:
         state = await desk.journal.load(desk.run)
     for call, doubt in state.doubts.items():
         ended = endings.get(call)
-        if desk.lease.epoch in doubt.unanswered and not _may_still_act(ended):
+        if desk.lease.epoch in doubt.unanswered and call not in desk.told and not _may_still_act(ended):
             answer = _answer(desk, call, ended)
             with suppress(StaleEpoch):
                 await desk.journal.append(desk.run, [answer], after=0, epoch=desk.lease.epoch)
