@@ -6,6 +6,7 @@ The log is written by the tools themselves, fsynced; a gate is a file that a tes
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.control.tools import note
 
 STEPS: Final = ("Fetch customer list", "Join against MRR table", "Score churn risk", "Write summary memo")
 LONG: Final = " ".join(f"word{n}" for n in range(3000))
+FOLDER: Final = "CHECKREIN_TEST_FOLDER"
 LATER: Final = "Then I go on as you said."
 
 
@@ -36,49 +38,54 @@ def _slug(goal: str) -> str:
 # -- the tools
 
 
+def write(log: str, word: str) -> None:
+    """Logs and gates are named without their folder: what a tool is given is seen in the page, and in its pictures."""
+    note(f"{os.environ[FOLDER]}/{log}", word)
+
+
 async def _until_open(log: str, gate: str, word: str) -> None:
-    while not Path(gate).exists():
-        note(log, word)
+    while not Path(os.environ[FOLDER], gate).exists():
+        write(log, word)
         await asyncio.sleep(0.05)
 
 
 def discard(call: Any) -> None:
-    note(call.arguments["log"], "discarded")
+    write(call.arguments["log"], "discarded")
 
 
 async def discard_slowly(call: Any) -> None:
-    note(call.arguments["log"], "discarding")
+    write(call.arguments["log"], "discarding")
     await _until_open(call.arguments["log"], call.arguments["gate"], "still discarding")
-    note(call.arguments["log"], "discarded")
+    write(call.arguments["log"], "discarded")
 
 
 @tool(undo=discard)
 async def create_draft(log: str) -> str:
     """Make a draft that a cancel discards."""
-    note(log, "draft")
+    write(log, "draft")
     return "draft-7"
 
 
 @tool(undo=discard_slowly)
 async def create_heavy_draft(log: str, gate: str) -> str:
     """Make a draft that takes its time to be discarded."""
-    note(log, "draft")
+    write(log, "draft")
     return "draft-8"
 
 
 @tool(effect="none")
 async def score_churn(log: str, gate: str) -> str:
     """Work until the gate is open."""
-    note(log, "score begins")
+    write(log, "score begins")
     await _until_open(log, gate, "score")
-    note(log, "score ends")
+    write(log, "score ends")
     return "scored"
 
 
 @tool(effect="irreversible")
 async def send_email(log: str) -> str:
     """Send something that cannot be taken back."""
-    note(log, "sent")
+    write(log, "sent")
     return "sent"
 
 
@@ -97,7 +104,7 @@ def _scripted(folder: Path, turns: Callable[[str, str], list[Turn]], **more: Any
     def think(request: Request) -> Turn:
         first = next(message for message in request.messages if isinstance(message, User))
         goal = first.text
-        script = turns(str(log_of(folder, goal)), str(gate_of(folder, goal)))
+        script = turns(log_of(folder, goal).name, gate_of(folder, goal).name)
         spoken = sum(isinstance(message, Assistant) and not message.interrupted for message in request.messages)
         return script[spoken] if spoken < len(script) else Turn(LATER)
 
@@ -105,6 +112,8 @@ def _scripted(folder: Path, turns: Callable[[str, str], list[Turn]], **more: Any
 
 
 def all_agents(folder: Path) -> list[Any]:
+    os.environ[FOLDER] = str(folder)
+
     def worker(log: str, gate: str) -> list[Turn]:
         return [
             Turn("I begin with the customer list. ", calls=[("plan", {"step": 1}), ("create_draft", {"log": log})]),

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from checkrein import Agent, Context, Turns, agent, demo, tool
+from checkrein import Agent, Context, Turns, agent, current_call, demo, tool
 from checkrein.agents.watchers import Loops
 from checkrein.models.scripted import ScriptedModel, Turn
-from tests.browser.agents import log_of
+from tests.browser.agents import FOLDER, log_of
 from tests.control.tools import lines, note
 
 # -- what a hostile model, tool or person may say
@@ -77,8 +77,6 @@ async def hostile_stream(ctx: Context, goal: str) -> str:
 
 
 # -- sub-runs, and doubt. A reference names the log and the gate of a run.
-
-FOLDER: Final = "CHECKREIN_TEST_FOLDER"
 
 
 def _log(reference: str) -> str:
@@ -189,14 +187,26 @@ async def failing(ctx: Context, goal: str) -> str:
         raise KeyError("no column named mrr")
 
 
+@tool(effect="none")
+async def write_report() -> str:
+    """Write a file that a person may want to read."""
+    with current_call().write(f"{os.environ[FOLDER]}/report.md") as file:
+        file.write("# Report\n\n<b>Acme</b> may leave.\n")
+    return "written"
+
+
 def page_agents(folder: Path) -> list[Any]:
-    os.environ[FOLDER] = str(folder)
     memo = (
         "## Who may leave\n\nOf **240** customers, 37 look likely to leave.\n\n"
         "| Customer | Pays a month |\n| --- | ---: |\n| Acme | 1,200 € |\n| Globex | 980 € |\n\n- Call Acme first.\n"
     )
     return [
         demo.agent(folder / "churn", pace=0.3),
+        Agent(
+            "filer",
+            model=ScriptedModel([Turn("I write. ", calls=[("write_report", {})]), "Done."]),
+            tools=[write_report],
+        ),
         boss,
         librarian,
         reader,

@@ -130,14 +130,24 @@ def test_an_instruction_shows_its_one_line_diff_and_that_the_agent_has_it(sheet:
     expect(line).to_contain_text("The agent has it.")
 
 
+def test_a_file_that_a_call_wrote_can_be_read_and_is_not_taken_for_a_page(sheet: Sheet, server: Server) -> None:
+    """D31"""
+    run = server.start("filer")
+    server.until_status(run, "completed")
+    sheet.open(run)
+
+    call = sheet.opened("write_report")
+    call.get_by_text("report.md").click()
+
+    expect(call.get_by_role("region", name="What is in")).to_have_text("# Report\n\n<b>Acme</b> may leave.\n")
+
+
 def test_an_approval_shows_its_arguments_in_full_and_is_taken(sheet: Sheet, server: Server) -> None:
     """D37"""
     run = server.start("asker")
     sheet.open(run)
     expect(sheet.needs.get_by_role("heading", level=3)).to_have_text("May it use send_email?")
-    expect(sheet.needs.locator("dd")).to_have_text(
-        str(server.folder) + "/" + server.view(run)["goal"].replace(" ", "-") + ".log"
-    )
+    expect(sheet.needs.locator("dd")).to_have_text(server.view(run)["goal"].replace(" ", "-") + ".log")
     assert server.log(run) == []
 
     sheet.button("Approve it is done now, exactly so").click()
