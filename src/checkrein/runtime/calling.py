@@ -265,6 +265,7 @@ class Calling:
         command = finishing(call, attempt, ended, at)
         verdict = decide(self._desk.state, command)
         if isinstance(verdict, tuple):
+            self._desk.noted.add(command.id)
             live = self._desk.state.live[call]
             settled = _settled(command, attempt, ended) if live.effect is not None else ()
             self._desk.scribe.note(*verdict, *settled, *_retry(command, attempt, ended))

@@ -63,6 +63,8 @@ class Desk:
         """What people have said about approvals since this driver began."""
         self.checked: set[str] = set()
         """Calls in doubt whose tool has been asked whether they happened."""
+        self.noted: set[str] = set()
+        """The ids under which this driver has noted the ends of calls. Another one may end another attempt."""
         self.told: set[str] = set()
         """Calls whose end this driver has recorded. One that could not be stopped is answered for when it has ended."""
         self.wanted: set[str] = set()
@@ -160,7 +162,7 @@ class Desk:
             case EffectUndone(effect=effect) | EffectLeft(effect=effect):
                 self.wanted.discard(effect)
             case CallFinished(call=call, abandoned=abandoned, id=id):
-                if id.startswith(f"{call}#"):
+                if id in self.noted:
                     self.told.add(call)
                 if not abandoned and not self.scribe.is_lost:  # afterwards it is somebody else's attempt that has ended
                     self.endings.pop(call, None)
