@@ -26,7 +26,9 @@ tour: $(STAMP) ## plays by itself in a minute: a naive loop, then Checkrein
 	@$(VENV)/bin/checkrein demo --tour
 
 test: $(STAMP) chromium ## every test except the torture ones
-	@$(RUN) -m pytest --durations=5
+	@$(RUN) -m pytest -n 2 --dist loadfile --durations=5 || { \
+	    echo "Two at a time something failed. It is tried once more, alone:"; \
+	    $(RUN) -m pytest --last-failed --last-failed-no-failures none; }
 
 check: $(STAMP) ## lint, formatting and types
 	$(RUN) -m ruff check .

@@ -366,7 +366,7 @@ async def test_a_tool_in_a_thread_that_is_stuck_is_detached_and_its_effect_in_do
     """D15: a thread in a blocking call cannot be stopped, and the receipt does not pretend."""
     used = tool(isolation="thread")(tools.sleep)
 
-    receipt = await cancel_once_it_wrote(runtime, witness, used, "begun", times=1, seconds=8)
+    receipt = await cancel_once_it_wrote(runtime, witness, used, "begun", times=1, seconds=12)
 
     assert outcomes(receipt) == {"sleep": Outcome.DETACHED}
     assert effects(receipt) == {"sleep": EffectState.IN_DOUBT}
