@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -17,27 +17,43 @@ Listener = Callable[[Chunk], None]
 HearsAll = Callable[[str, Chunk], None]
 
 
+class Listeners:
+    """Who wants to hear what each run says, as it streams. A listener must not raise, and must not block."""
+
+    def __init__(self) -> None:
+        self._of_run: dict[str, set[Listener]] = {}
+
+    def add(self, run: str, listener: Listener) -> Callable[[], None]:
+        """Have `listener` told each piece of a run's text. Returns an undo."""
+        self._of_run.setdefault(run, set()).add(listener)
+
+        def undo() -> None:
+            listeners = self._of_run.get(run, set())
+            listeners.discard(listener)
+            if not listeners:
+                self._of_run.pop(run, None)
+
+        return undo
+
+    def tell(self, run: str, chunk: Chunk) -> None:
+        if run in self._of_run:
+            for listener in tuple(self._of_run[run]):
+                listener(chunk)
+
+
 class Texts:
-    """What the runs of this process say. A listener must not raise, and must not block."""
+    """What the runs of this process say."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._listeners: dict[str, set[Listener]] = {}
+        self._listeners = Listeners()
         self._hear_all: set[HearsAll] = set()
         self._pending: dict[str, list[Chunk]] = {}
         self._writing: asyncio.Task[None] | None = None
 
     def listen(self, run: str, listener: Listener) -> Callable[[], None]:
         """Have `listener` told each piece of a run's text. Returns an undo."""
-        self._listeners.setdefault(run, set()).add(listener)
-
-        def stop() -> None:
-            listeners = self._listeners.get(run, set())
-            listeners.discard(listener)
-            if not listeners:
-                self._listeners.pop(run, None)
-
-        return stop
+        return self._listeners.add(run, listener)
 
     def listen_to_all(self, listener: HearsAll) -> Callable[[], None]:
         """Have `listener` told each piece of every run's text, with the run. Returns an undo."""
@@ -47,9 +63,7 @@ class Texts:
     def hear(self, run: str, stream: str, offset: int, text: str) -> None:
         """A run has said something. This runs once for every token."""
         chunk = Chunk(stream, offset, text)
-        if run in self._listeners:
-            for listener in tuple(self._listeners[run]):
-                listener(chunk)
+        self._listeners.tell(run, chunk)
         for hears_all in self._hear_all:
             hears_all(run, chunk)
         pending = self._pending.get(run)
@@ -77,7 +91,7 @@ class Texts:
             self._writing = None
 
 
-def joined(chunks: list[Chunk]) -> list[Chunk]:
+def joined(chunks: Iterable[Chunk]) -> list[Chunk]:
     """The same text in as few chunks as possible."""
     whole: list[Chunk] = []
     texts: list[str] = []

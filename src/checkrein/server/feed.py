@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from checkrein.agents.threads import told_of
+from checkrein.control.texts import joined
 from checkrein.control.viewing import Viewer
 from checkrein.core.events import CallFinished
 from checkrein.core.words import CallKind, EffectState
@@ -18,7 +19,7 @@ from checkrein.server.backend import Backend
 from checkrein.server.limits import Limits
 from checkrein.server.live import TEXT_SECONDS, LiveView
 from checkrein.server.stream import Reader, Ring, StreamResponse, Write, batches, chunk_frame, event_frame
-from checkrein.server.texts import Texts, joined
+from checkrein.server.texts import Texts
 
 PAGE: Final = 500
 """How many events are read at a time."""

@@ -5,8 +5,6 @@ Pieces come from whoever drives the run, the moment they stream, and from the jo
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from checkrein.journal.contract import Chunk
 
 
@@ -40,15 +38,3 @@ class Texts:
 
     def has_gap(self, stream: str) -> bool:
         return stream in self._early
-
-
-def joined(chunks: Collection[Chunk]) -> list[Chunk]:
-    """The same text in as few pieces as it can be."""
-    pieces: list[Chunk] = []
-    for chunk in chunks:
-        last = pieces[-1] if pieces else None
-        if last is not None and last.call == chunk.call and last.offset + len(last.text) == chunk.offset:
-            pieces[-1] = Chunk(last.call, last.offset, last.text + chunk.text)
-        else:
-            pieces.append(chunk)
-    return pieces

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from checkrein.control.starting import IfBusy, begin
+from checkrein.control.texts import Listeners
 from checkrein.control.verbs import Control
 from checkrein.errors import MisuseError
 from checkrein.journal.contract import Chunk, Journal
@@ -35,7 +36,7 @@ class FrontBackend:
         self.journal = journal
         self.control = control
         self._secrets = secrets
-        self._listeners: dict[str, set[Hear]] = {}
+        self._listeners = Listeners()
 
     def now(self) -> float:
         return time.time()
@@ -75,20 +76,11 @@ class FrontBackend:
         return run
 
     def listen(self, run: str, listener: Hear) -> Callable[[], None]:
-        self._listeners.setdefault(run, set()).add(listener)
-
-        def undo() -> None:
-            listeners = self._listeners.get(run, set())
-            listeners.discard(listener)
-            if not listeners:
-                self._listeners.pop(run, None)
-
-        return undo
+        return self._listeners.add(run, listener)
 
     def heard(self, run: str, chunk: Chunk) -> None:
         """A driver has streamed this."""
-        for listener in tuple(self._listeners.get(run, ())):
-            listener(chunk)
+        self._listeners.tell(run, chunk)
 
     def health(self) -> Health:
         """Whether some driver is at work, and how each of them is."""

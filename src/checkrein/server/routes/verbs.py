@@ -23,6 +23,7 @@ from checkrein.server.routes.runs import call_answer
 from checkrein.server.site import Seen, Site
 
 V = TypeVar("V", bound=b.VerbBody)
+B = TypeVar("B")
 
 _RECEIPT: Final = {
     200: json_of("Settled: what was stopped, what was undone, what is unknown or left.", ref(Receipt)),
@@ -137,9 +138,13 @@ def routes(site: Site) -> APIRouter:
 
     # -- single calls
 
-    async def about(run: str, call: str, taking: Awaitable[State]) -> Response:
+    async def about(
+        request: Request, run: str, call: str, kind: type[B], take: Callable[[str, B], Awaitable[State]]
+    ) -> Response:
+        seen = await site.see(request, run, Action.STEER)
+        body = await body_of(request, kind)
         try:
-            await taking
+            await take(seen.by.name, body)
         except Refused:
             await _check_call(site, run, call)
             raise
@@ -153,9 +158,10 @@ def routes(site: Site) -> APIRouter:
         openapi_extra=takes(b.DecideBody, {"note": "checked the address"}),
     )
     async def approve(request: Request, run: str, call: str) -> Response:
-        seen = await site.see(request, run, Action.STEER)
-        body = await body_of(request, b.DecideBody)
-        return await about(run, call, site.control.approve(run, call, by=seen.by.name, note=body.note))
+        def take(by: str, body: b.DecideBody) -> Awaitable[State]:
+            return site.control.approve(run, call, by=by, note=body.note)
+
+        return await about(request, run, call, b.DecideBody, take)
 
     @router.post(
         "/calls/{call}/deny",
@@ -165,9 +171,10 @@ def routes(site: Site) -> APIRouter:
         openapi_extra=takes(b.DecideBody, {"note": "not to customers"}),
     )
     async def deny(request: Request, run: str, call: str) -> Response:
-        seen = await site.see(request, run, Action.STEER)
-        body = await body_of(request, b.DecideBody)
-        return await about(run, call, site.control.deny(run, call, by=seen.by.name, note=body.note))
+        def take(by: str, body: b.DecideBody) -> Awaitable[State]:
+            return site.control.deny(run, call, by=by, note=body.note)
+
+        return await about(request, run, call, b.DecideBody, take)
 
     @router.post(
         "/calls/{call}/resolve",
@@ -177,10 +184,10 @@ def routes(site: Site) -> APIRouter:
         openapi_extra=takes(b.ResolveBody, {"outcome": "happened"}, required=True),
     )
     async def resolve(request: Request, run: str, call: str) -> Response:
-        seen = await site.see(request, run, Action.STEER)
-        body = await body_of(request, b.ResolveBody)
-        taking = site.control.resolve(run, call, body.outcome, by=seen.by.name, result=body.result, note=body.note)
-        return await about(run, call, taking)
+        def take(by: str, body: b.ResolveBody) -> Awaitable[State]:
+            return site.control.resolve(run, call, body.outcome, by=by, result=body.result, note=body.note)
+
+        return await about(request, run, call, b.ResolveBody, take)
 
     @router.post(
         "/calls/{call}/retry_undo",
@@ -190,9 +197,7 @@ def routes(site: Site) -> APIRouter:
         openapi_extra=takes(b.RetryBody, {}),
     )
     async def retry_undo(request: Request, run: str, call: str) -> Response:
-        seen = await site.see(request, run, Action.STEER)
-        await body_of(request, b.RetryBody)
-        return await about(run, call, site.control.retry_undo(run, call, by=seen.by.name))
+        return await about(request, run, call, b.RetryBody, lambda by, _: site.control.retry_undo(run, call, by=by))
 
     @router.post(
         "/calls/{call}/check",
@@ -202,9 +207,7 @@ def routes(site: Site) -> APIRouter:
         openapi_extra=takes(b.RetryBody, {}),
     )
     async def check(request: Request, run: str, call: str) -> Response:
-        seen = await site.see(request, run, Action.STEER)
-        await body_of(request, b.RetryBody)
-        return await about(run, call, site.control.check(run, call, by=seen.by.name))
+        return await about(request, run, call, b.RetryBody, lambda by, _: site.control.check(run, call, by=by))
 
     @router.post(
         "/calls/{call}/abort",
