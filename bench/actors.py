@@ -15,8 +15,8 @@ from typing import Final
 
 from checkrein import Agent, Elapsed, Tool, Turns, tool
 from checkrein.core.conditions import Usage
+from checkrein.models.base import Delta, Finish, Finished, TextDelta, ToolCallDelta, UsageDelta
 from checkrein.models.messages import Request, User
-from checkrein.models.port import Delta, Finish, Finished, TextDelta, ToolCallDelta, UsageDelta
 
 CAPS: Final = Turns(1_000_000) | Elapsed(minutes=10_000)
 """Like every agent's caps, only larger: they are looked at before each call."""
@@ -159,4 +159,4 @@ NO_ARGUMENTS: Final = "{}"
 
 
 def stepper(model: StepModel, tool: Tool, name: str = "stepper") -> Agent:
-    return Agent(name, model=model, tools=[tool], stop_when=CAPS)
+    return Agent(name, model=model, tools=[tool], stop_when=CAPS, loops=False)

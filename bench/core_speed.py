@@ -16,7 +16,7 @@ from bench.workload import finished, history, new_id, started
 from checkrein.core.events import Event
 from checkrein.core.evolve import evolve
 from checkrein.core.state import State
-from checkrein.journal import codec
+from checkrein.journal import encoding
 
 EVOLVE_TARGET: Final = Target("at least", 200_000)
 ENCODE_TARGET: Final = Target("at most", 2.0)
@@ -42,7 +42,7 @@ async def measure(room: Room) -> list[Measure]:
                 value=median(encode_seconds(event) for _ in range(rounds)) * MICRO,
                 unit="µs",
                 target=ENCODE_TARGET,
-                note=f"{len(codec.encode(event))} bytes",
+                note=f"{len(encoding.encode(event))} bytes",
             )
             for what, event in (("call.started", permit), ("call.finished", outcome))
         ),
@@ -60,7 +60,7 @@ def events_per_second(events: Sequence[Event]) -> float:
 def encode_seconds(event: Event) -> float:
     began = time.thread_time()
     for _ in range(ENCODINGS):
-        codec.encode(event)
+        encoding.encode(event)
     return (time.thread_time() - began) / ENCODINGS
 
 

@@ -41,11 +41,8 @@ WARM_UP: Final = 3
 async def measure(room: Room) -> list[Measure]:
     plain, indexed = PlainTable(room.folder / "plain.db"), IndexedTable(room.folder / "indexed.db")
     try:
-        async with (
-            Runtime(room.address("runs")) as runtime,
-            await open_journal(room.address("journal")) as journal,
-        ):
-            whole = _Whole(runtime)
+        async with Runtime(room.address("runs")) as runtime, await open_journal(room.address("journal")) as journal:
+            whole = WholeRuns(runtime)
             bare = await begin(journal, "bare")
             body = bytes(await whole.size_of_a_commit())
             numbers = count(1)
@@ -93,7 +90,7 @@ async def measure(room: Room) -> list[Measure]:
     ]
 
 
-class _Whole:
+class WholeRuns:
     """Runs from start to result, one after the other, a few steps at a turn."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -25,7 +25,7 @@ from bench.report import ROOT
 TARGET: Final = Target("at most", 150.0)
 NONE: Final = Target("at most", 0.0)
 PROVIDERS: Final = ("aiohttp", "anthropic", "genai_prices", "mcp", "openai", "pydantic_ai", "httpx", "httpx2")
-WIRES: Final = "checkrein.models.openai_wire", "checkrein.models.anthropic_wire", "checkrein.models.pydantic_ai"
+WIRES: Final = "checkrein.models.openai", "checkrein.models.anthropic.model", "checkrein.models.pydantic_ai"
 LOADED: Final = f"""
 import sys
 from checkrein import Agent, Runtime, tool

@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypedDict
 from urllib.parse import urlsplit
 
 from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
-from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]
+from langgraph.graph import END, START, StateGraph
 
 Message = dict[str, Any]
 Chat = Callable[[list[Message]], Iterator[Any]]

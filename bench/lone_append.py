@@ -15,7 +15,7 @@ from typing import Final
 from bench.harness import MICRO, Benchmark, Measure, Room, Rounds, Target, latencies
 from bench.plain import PlainTable, PlainThread
 from bench.workload import begin, finished, new_id
-from checkrein.journal import codec, open_journal
+from checkrein.journal import encoding, open_journal
 
 TARGET: Final = Target("at most", 1.5)
 PER_TURN: Final = 20
@@ -33,10 +33,10 @@ async def measure(room: Room) -> list[Measure]:
                 return [await run.append_timed(finished(new_id())) for _ in range(PER_TURN)]
 
             async def insert() -> Sequence[float]:
-                return [plain.insert_timed(codec.encode(finished(new_id()))) for _ in range(PER_TURN)]
+                return [plain.insert_timed(encoding.encode(finished(new_id()))) for _ in range(PER_TURN)]
 
             async def insert_in_thread() -> Sequence[float]:
-                return [await thread.insert_timed(codec.encode(finished(new_id()))) for _ in range(PER_TURN)]
+                return [await thread.insert_timed(encoding.encode(finished(new_id()))) for _ in range(PER_TURN)]
 
             rounds = Rounds(append=append, insert=insert, insert_in_thread=insert_in_thread)
             await rounds.warm_up(room.count(WARM_UP // PER_TURN, 10))

@@ -17,7 +17,7 @@ from typing import Final
 from bench.harness import MICRO, MILLI, Benchmark, Measure, Room, Rounds, Target
 from bench.workload import call_events, filled
 from checkrein.journal import open_journal
-from checkrein.journal.sqlite.journal import SNAPSHOT_AFTER
+from checkrein.journal.stored import SNAPSHOT_AFTER
 
 TARGET: Final = Target("at most", 5.0)
 SHORT: Final = 100

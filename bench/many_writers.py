@@ -19,7 +19,7 @@ from bench.harness import Benchmark, Measure, Room, Rounds, Target
 from bench.plain import IndexedTable, PlainTable
 from bench.workload import DrivenRun, begin, call_events, new_id
 from checkrein.core.events import Event
-from checkrein.journal import codec, open_journal
+from checkrein.journal import encoding, open_journal
 
 R = TypeVar("R")
 
@@ -33,7 +33,7 @@ HASH: Final = bytes(32)
 
 async def measure(room: Room) -> list[Measure]:
     plain, indexed = PlainTable(room.folder / "plain.db"), IndexedTable(room.folder / "indexed.db")
-    bodies = [codec.encode(event) for event in call_events(WRITERS // 2, epoch=1)]
+    bodies = [encoding.encode(event) for event in call_events(WRITERS // 2, epoch=1)]
     seqs = count(1)
 
     def rows() -> list[tuple[int, int, str, bytes, bytes]]:

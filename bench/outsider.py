@@ -1,6 +1,6 @@
 """The other process of `verb_from_outside`: asks a run to pause and to resume, and reports when what happened.
 
-python -m bench.outsider ADDRESS RUN SECONDS
+python -m bench.outsider ADDRESS RUN SECONDS REST_SECONDS
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 
 from checkrein.core.commands import PauseRun, ResumeRun
 from checkrein.core.decide import decide
+from checkrein.core.enums import Status
 from checkrein.core.events import VerbSettled
-from checkrein.core.words import Status
 from checkrein.journal import Journal, Recorded, open_journal
 
 PATIENCE_SECONDS: Final = 20.0
@@ -37,21 +37,21 @@ class Asked(msgspec.Struct, frozen=True):
     """By how much the pause before it was longer than it should have been."""
 
 
-async def ask(address: str, run: str, seconds: float) -> list[Asked]:
-    """One verb after the other, for so many seconds."""
+async def ask(address: str, run: str, seconds: float, rest: float) -> list[Asked]:
+    """One verb after the other, for so many seconds, with at least so long a `rest` before each."""
     done: list[Asked] = []
     async with await open_journal(address) as journal:
         follower = journal.follow(run)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            with anyio.fail_after(PATIENCE_SECONDS):
-                done.append(await _ask_once(journal, run, f"verb-{len(done)}", follower))
+            with anyio.fail_after(PATIENCE_SECONDS + rest):
+                done.append(await _ask_once(journal, run, f"verb-{len(done)}", follower, rest))
     return done
 
 
-async def _ask_once(journal: Journal, run: str, id: str, follower: AsyncIterator[Recorded]) -> Asked:
+async def _ask_once(journal: Journal, run: str, id: str, follower: AsyncIterator[Recorded], rest: float) -> Asked:
     # At any moment of the other's work, not always at the same one.
-    awake = time.monotonic() + (pause := random.uniform(0, LONGEST_PAUSE_SECONDS))
+    awake = time.monotonic() + (pause := rest + random.uniform(0, LONGEST_PAUSE_SECONDS))
     await anyio.sleep(pause)
     asked = time.monotonic()
     state = await journal.load(run)
@@ -67,10 +67,10 @@ async def _ask_once(journal: Journal, run: str, id: str, follower: AsyncIterator
     return Asked(id, asked, loaded, accepted, time.monotonic(), asked - awake)
 
 
-async def main(address: str, run: str, seconds: str) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(await ask(address, run, float(seconds))))
+async def main(address: str, run: str, seconds: str, rest: str) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(await ask(address, run, float(seconds), float(rest))))
 
 
 if __name__ == "__main__":
-    _, address, run, seconds = sys.argv
-    anyio.run(main, address, run, seconds)
+    _, address, run, seconds, rest = sys.argv
+    anyio.run(main, address, run, seconds, rest)

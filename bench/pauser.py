@@ -17,8 +17,8 @@ import psutil
 from bench.actors import CAPS, Talker
 from bench.workload import begin, call_events
 from checkrein import Agent, Run, Runtime
+from checkrein.core.enums import Status
 from checkrein.core.events import CallStarted
-from checkrein.core.words import Status
 from checkrein.journal import Journal
 
 AT_ONCE: Final = 16
@@ -46,7 +46,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 async def weigh(address: str, runs: int) -> Weighed:
-    agent = Agent("talker", model=Talker(0.001), stop_when=CAPS)
+    agent = Agent("talker", model=Talker(0.001), stop_when=CAPS, loops=False)
     async with Runtime(address, agents=[agent], evict_seconds=0.0) as runtime:
         await _fill_caches(runtime.journal)
         await _pause_many(runtime, agent, WARM_UP)

@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from checkrein.journal.sqlite import file
+from checkrein.journal.sqlite import database
 
 FULL: Final = 2
 
@@ -24,7 +24,7 @@ def _connect(path: Path, schema: str) -> sqlite3.Connection:
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute(schema)
-    db = file.connect(str(path))
+    db = database.connect(str(path))
     assert db.execute("PRAGMA synchronous").fetchone() == (FULL,), "a commit must reach the disk"
     return db
 

@@ -17,7 +17,7 @@ from typing import Final
 from bench.actors import NO_ARGUMENTS, StepModel, nothing, stepper
 from bench.harness import MILLI, Benchmark, Measure, Room, Target, quantile
 from checkrein import Runtime
-from checkrein.core.words import Status
+from checkrein.core.enums import Status
 
 TARGET: Final = Target("at most", 0.5)
 CALLS: Final = 1_000

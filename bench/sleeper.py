@@ -6,33 +6,21 @@ python -m bench.sleeper, which ends, and says what it knows, when its standard i
 from __future__ import annotations
 
 import select
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-import anyio
 import msgspec
 
-from bench.report import ROOT
+from bench.aside import aside
 
 SLEEP_SECONDS: Final = 0.005
 
 
-@asynccontextmanager
-async def sleeper() -> AsyncIterator[list[float]]:
+def sleeper() -> AbstractAsyncContextManager[list[float]]:
     """By how many seconds another process was woken late meanwhile; filled in at the end."""
-    late: list[float] = []
-    command = [sys.executable, "-m", "bench.sleeper"]
-    async with await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, cwd=ROOT) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        yield late
-        await child.stdin.aclose()
-        said = b"".join([part async for part in child.stdout])
-        late += msgspec.json.decode(said, type=list[float])
+    return aside("bench.sleeper")
 
 
 def main() -> None:

@@ -26,11 +26,11 @@ from bench.actors import CAPS, StepModel, Talker, stepper, tick, ticks, work, wo
 from bench.harness import MILLI, Benchmark, Measure, Room, Target, latencies, quantile
 from bench.sleeper import sleeper
 from checkrein import Agent, Run, Runtime, Tool
-from checkrein.runtime.processes import GRACE_SECONDS
+from checkrein.timings import TOOL_GRACE_SECONDS
 
 LAST_TICK: Final = Target("at most", 10.0)
 GONE: Final = Target("at most", 100.0)
-GONE_AFTER_GRACE: Final = Target("at most", GRACE_SECONDS * MILLI + 100.0)
+GONE_AFTER_GRACE: Final = Target("at most", TOOL_GRACE_SECONDS * MILLI + 100.0)
 STREAMING: Final = 200
 TOKENS_PER_SECOND: Final = 20.0
 AT_ONCE: Final = 4
@@ -133,7 +133,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 async def _talking(runtime: Runtime) -> AsyncIterator[Talker]:
     """Two hundred runs that stream, all at their own moments."""
     talker = Talker(TOKENS_PER_SECOND)
-    agent = Agent("talker", model=talker, stop_when=CAPS)
+    agent = Agent("talker", model=talker, stop_when=CAPS, loops=False)
     runs = [await runtime.start(agent, "Talk for ever.") for _ in range(STREAMING)]
     await _until(lambda: talker.live == STREAMING)
     yield talker

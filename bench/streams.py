@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -33,9 +34,11 @@ class Cost(msgspec.Struct, frozen=True):
     tokens: int
     seconds: float
     processor: float
-    """Seconds of all threads of the process and of the processes it has started."""
+    """Seconds of all threads of what is measured: this process, or the whole tree of a server it has started."""
     late: float
     """By how much a short sleep was too long, as a rule. Tokens that come meanwhile are read together, and cheaper."""
+    reader: float = 0.0
+    """Seconds of whoever reads what a server sends, which are not the server's."""
 
     @property
     def per_token(self) -> float:
@@ -68,10 +71,12 @@ Side = Callable[[AsyncExitStack, Tally, str, str, str], Awaitable[None]]
 async def runtime(stack: AsyncExitStack, tally: Tally, url: str, key: str, store: str) -> None:
     """Everything: durable runs, their text kept in the journal, and one subscriber for each."""
     from checkrein import Agent, Runtime
-    from checkrein.journal.contract import Chunk
-    from checkrein.models.openai_wire import OpenAIModel
+    from checkrein.journal.base import Chunk
+    from checkrein.models.http.selector import coalesce_reads
+    from checkrein.models.openai import OpenAIModel
 
-    agent = Agent("talker", model=OpenAIModel(MODEL, base_url=url, api_key=key))
+    coalesce_reads(asyncio.get_running_loop())  # as a driver of a server does
+    agent = Agent("talker", model=OpenAIModel(MODEL, base_url=url, api_key=key), loops=False)
     opened = await stack.enter_async_context(Runtime(store))
 
     def subscribe(number: int, run: str) -> None:
@@ -87,10 +92,12 @@ async def runtime(stack: AsyncExitStack, tally: Tally, url: str, key: str, store
 
 async def model(stack: AsyncExitStack, tally: Tally, url: str, key: str, store: str) -> None:
     """The model port alone, without a run around it."""
+    from checkrein.models.base import TextDelta
+    from checkrein.models.http.selector import coalesce_reads
     from checkrein.models.messages import Request, User
-    from checkrein.models.openai_wire import OpenAIModel
-    from checkrein.models.port import TextDelta
+    from checkrein.models.openai import OpenAIModel
 
+    coalesce_reads(asyncio.get_running_loop())
     asked = OpenAIModel(MODEL, base_url=url, api_key=key)
 
     async def read(number: int) -> None:
@@ -140,7 +147,42 @@ async def openai(stack: AsyncExitStack, tally: Tally, url: str, key: str, store:
     _begin(stack, tally, read)
 
 
-SIDES: Final[dict[str, Side]] = {"runtime": runtime, "model": model, "received": received, "openai": openai}
+async def served(stack: AsyncExitStack, tally: Tally, url: str, key: str, store: str) -> None:
+    """`checkrein serve` with one driver process: durable runs, and for each a connection that reads its events."""
+    from bench.sse_reader import read_events, start_run
+    from bench.verbs_under_load import TOKEN, server_port
+
+    program = "from checkrein.cli import main; main()"
+    arguments = ["serve", str(Path(__file__).with_name("talker.py")), "--port", "0", "--store", store]
+    server = stack.enter_context(
+        subprocess.Popen(  # noqa: ASYNC220 - nothing else goes on yet
+            [sys.executable, "-c", program, *arguments],
+            env={**os.environ, "CHECKREIN_TOKEN": TOKEN, "OPENAI_API_KEY": key, "OPENAI_BASE_URL": url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    )
+    stack.callback(server.terminate)
+    port = await asyncio.to_thread(server_port, server)
+
+    async def read(number: int) -> None:
+        def told(tokens: int) -> None:
+            tally.tokens += tokens
+            tally.begun.add(number)
+
+        await read_events(port, TOKEN, await start_run(port, TOKEN, "talker", QUESTION), told)
+
+    _begin(stack, tally, read)
+
+
+SIDES: Final[dict[str, Side]] = {
+    "served": served,
+    "runtime": runtime,
+    "model": model,
+    "received": received,
+    "openai": openai,
+}
 
 
 def _begin(stack: AsyncExitStack, tally: Tally, read: Callable[[int], Awaitable[None]]) -> None:
@@ -165,15 +207,30 @@ async def measure(side: str, url: str, key: str, seconds: float, store: str) -> 
         await SIDES[side](stack, tally, url, key, store)
         await tally.all_flow()
         late: list[float] = []
-        began, used, had = time.perf_counter(), _processor(), tally.tokens
-        while (now := time.perf_counter()) < began + seconds:
-            await asyncio.sleep(LOOK_SECONDS)
-            late.append(time.perf_counter() - now - LOOK_SECONDS)
-        return Cost(tally.tokens - had, time.perf_counter() - began, _processor() - used, median(late))
+        sleeping = asyncio.create_task(_sleep(late))
+        tokens, took, processor, own = await asyncio.to_thread(_watch, tally, seconds)
+        sleeping.cancel()
+        # Beside a server this process only reads what is sent.
+        reader = own if side == "served" else 0.0
+        return Cost(tokens, took, processor - reader, median(late or [seconds]), reader)
+
+
+def _watch(tally: Tally, seconds: float) -> tuple[int, float, float, float]:
+    """What happens in so many seconds. In a thread: the loop of a side that cannot keep up comes to its timers late."""
+    began, used, had, own = time.perf_counter(), _processor(), tally.tokens, time.process_time()
+    time.sleep(seconds)
+    return tally.tokens - had, time.perf_counter() - began, _processor() - used, time.process_time() - own
+
+
+async def _sleep(late: list[float]) -> None:
+    while True:
+        now = time.perf_counter()
+        await asyncio.sleep(LOOK_SECONDS)
+        late.append(time.perf_counter() - now - LOOK_SECONDS)
 
 
 def _processor() -> float:
-    """Seconds of this process and of those it has started."""
+    """Seconds of this process, of those it has started, and of theirs."""
     others = [child.cpu_times() for child in psutil.Process().children(recursive=True)]
     return time.process_time() + sum(one.user + one.system for one in others)
 

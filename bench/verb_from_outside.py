@@ -42,11 +42,11 @@ async def measure(room: Room) -> list[Measure]:
         busy = [await begin(journal, f"busy-{n}") for n in range(WRITERS)]
         reached: dict[str, float] = {}
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_drive, journal, driven, reached)
+            tasks.start_soon(drive_run, journal, driven, reached)
             for run in busy:
                 tasks.start_soon(_write_on, run)
             began, before = time.perf_counter(), sum(run.seen for run in busy)
-            asked = await _ask_from_outside(address, driven.id, seconds=room.count(15, 3))
+            asked = await ask_from_outside(address, driven.id, seconds=room.count(15, 3))
             rate = (sum(run.seen for run in busy) - before) / (time.perf_counter() - began)
             tasks.cancel_scope.cancel()
     return _measures(asked, reached, rate)
@@ -82,7 +82,7 @@ async def _write_on(run: DrivenRun) -> None:
             await run.append(event)
 
 
-async def _drive(journal: Journal, run: DrivenRun, reached: dict[str, float]) -> None:
+async def drive_run(journal: Journal, run: DrivenRun, reached: dict[str, float]) -> None:
     """Settle every verb as soon as it is seen, and note when that was."""
     state = await journal.load(run.id)
     async for record in journal.follow(run.id, after=state.seq):
@@ -99,9 +99,11 @@ async def _drive(journal: Journal, run: DrivenRun, reached: dict[str, float]) ->
 # -- the other one
 
 
-async def _ask_from_outside(address: str, run: str, *, seconds: int) -> list[Asked]:
+async def ask_from_outside(address: str, run: str, *, seconds: int, rest: float = 0.0) -> list[Asked]:
+    """What another process asked of the run meanwhile, one verb after the other, with a `rest` before each."""
+    command = (sys.executable, "-m", "bench.outsider", address, run, str(seconds), str(rest))
     with anyio.fail_after(seconds + 2 * PATIENCE_SECONDS):
-        async with _child(sys.executable, "-m", "bench.outsider", address, run, str(seconds)) as child:
+        async with _child(*command) as child:
             assert child.stdout is not None
             answer = b"".join([part async for part in child.stdout])
             if await child.wait():

@@ -23,13 +23,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import msgspec
 
 from bench.crowd import SETTLE_SECONDS, Done
 from bench.harness import MILLI, Benchmark, Measure, Room, Target, latencies, quantile
+from checkrein.asyncutil import kill
 from checkrein.core.events import VerbAccepted
 from checkrein.journal import open_journal
 
@@ -44,7 +45,8 @@ _PATIENCE_SECONDS: Final = 60.0
 
 async def measure(room: Room) -> list[Measure]:
     count = room.count(200, 30)
-    async with serving(room) as port:
+    async with serving(room) as server:
+        port = server.port
         runs = [await anyio.to_thread.run_sync(start, port, "waiter") for _ in range(2 * count)]
         talker = await anyio.to_thread.run_sync(start, port, "talker")
         alone, _ = await cancel_all(port, runs[:count])
@@ -75,17 +77,22 @@ def _measures(alone: list[float], pressed: list[float], overslept: list[float], 
 # -- the server
 
 
+class Server(NamedTuple):
+    pid: int
+    port: int
+
+
 @asynccontextmanager
-async def serving(room: Room) -> AsyncIterator[int]:
-    """A server; its port."""
+async def serving(room: Room) -> AsyncIterator[Server]:
+    """A server that nobody has asked anything yet."""
     with _server(room) as process:
         try:
-            yield await anyio.to_thread.run_sync(_port, process)
+            yield Server(process.pid, await anyio.to_thread.run_sync(server_port, process))
         finally:
             process.terminate()
 
 
-def _port(process: subprocess.Popen[str]) -> int:
+def server_port(process: subprocess.Popen[str]) -> int:
     """Where the server says it is."""
     assert process.stdout is not None
     for line in process.stdout:
@@ -129,6 +136,13 @@ def cancel(port: int, run: str) -> float:
     return time.perf_counter() - began
 
 
+def cancel_timed(port: int, run: str) -> float:
+    """When it was asked for."""
+    began = time.perf_counter()
+    cancel(port, run)
+    return began
+
+
 async def cancel_all(port: int, runs: list[str]) -> tuple[list[float], list[float]]:
     """How long each took, and how late this process woke up from the pauses between them."""
     took, overslept = [], []
@@ -165,9 +179,7 @@ async def crowd(port: int, run: str, *, seconds: float, rate: int = RATE, slow: 
     try:
         yield finished
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await kill(process)
 
 
 BENCHMARK: Final = Benchmark("verbs_under_load", "a cancel over HTTP, while a crowd of readers reconnects", measure)

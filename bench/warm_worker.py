@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from statistics import median
 from typing import Final
+
+import psutil
 
 from bench.actors import CAPS, nothing, nothing_in_a_worker
 from bench.harness import MILLI, Benchmark, Measure, Room, Rounds, Target, latencies, quantile
 from bench.workload import new_id
 from checkrein import Context, ProgramAgent, Runtime, Tool
-from checkrein.core.words import Outcome
-from checkrein.runtime.stage import Stage
+from checkrein.calls.executor import ToolExecutor
+from checkrein.core.enums import Outcome
 
 TARGET: Final = Target("at most", 2.0)
 PER_TURN: Final = 20
@@ -24,21 +27,23 @@ WARM_UP: Final = 3
 
 async def measure(room: Room) -> list[Measure]:
     (room.folder / "calls").mkdir()
-    async with Stage(room.folder / "calls") as stage, Runtime(room.address("runs")) as runtime:
+    async with ToolExecutor(room.folder / "calls") as executor, Runtime(room.address("runs")) as runtime:
 
         async def alone() -> Sequence[float]:
-            return [await _perform(stage) for _ in range(PER_TURN)]
+            return [await _perform(executor) for _ in range(PER_TURN)]
 
         in_a_worker, on_the_loop = _Caller(runtime, nothing_in_a_worker), _Caller(runtime, nothing)
         rounds = Rounds(alone=alone, program=in_a_worker.turn, loop=on_the_loop.turn)
         await rounds.warm_up(WARM_UP)
         await rounds.run(room.count(40, 5))
+        memory = [child.memory_full_info().uss for child in psutil.Process().children(recursive=True)]
     return [
         _p50("a call of the stage alone, p50", rounds.samples["alone"]),
         _p50("a call in a run, p50", rounds.samples["program"]),
         latencies("a call of the stage alone", rounds.samples["alone"], unit="ms")[1],
         latencies("a call in a run", rounds.samples["program"], unit="ms")[1],
         *latencies("a call in a run, async tool on the loop", rounds.samples["loop"], unit="ms"),
+        Measure(what="memory of such a process", value=median(memory) / 2**20, unit="MiB", note="shared with no other"),
     ]
 
 
@@ -47,10 +52,10 @@ def _p50(what: str, seconds: Sequence[float]) -> Measure:
     return Measure(what=what, value=quantile(seconds, 0.5) * MILLI, unit="ms", target=TARGET, note=note)
 
 
-async def _perform(stage: Stage) -> float:
+async def _perform(executor: ToolExecutor) -> float:
     id = new_id()
     began = time.perf_counter()
-    ended = await stage.start(nothing_in_a_worker.function, b"{}", id=id, key=id).ended()
+    ended = await executor.start(nothing_in_a_worker.function, b"{}", id=id, key=id).ended()
     seconds = time.perf_counter() - began
     assert ended.outcome is Outcome.COMPLETED, ended
     return seconds

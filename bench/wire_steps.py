@@ -36,9 +36,9 @@ from bench.harness import MICRO, Benchmark, Measure, Room, Rounds, Target, laten
 from bench.peers import NotToBeHad, python_of_peers
 from bench.report import ROOT
 from checkrein import Agent, Runtime
-from checkrein.models.openai_wire import OpenAIModel
-from checkrein.testing.provider.process import ProviderProcess
+from checkrein.models.openai import OpenAIModel
 from checkrein.testing.provider.scenario import Reply
+from checkrein.testing.provider.server import ProviderProcess
 
 AGAINST_BARE: Final = Target("at most", 2.0)
 AGAINST_LANGGRAPH: Final = Target("at most", 0.2)

@@ -22,10 +22,10 @@ from bench.committer import committer
 from bench.harness import MILLI, Benchmark, Measure, Room, Target, latencies, quantile
 from bench.sleeper import sleeper
 from checkrein import Agent, Run, Runtime
-from checkrein.journal.contract import Chunk
-from checkrein.models.openai_wire import OpenAIModel
-from checkrein.testing.provider.process import ProviderProcess
+from checkrein.journal.base import Chunk
+from checkrein.models.openai import OpenAIModel
 from checkrein.testing.provider.scenario import Reply
+from checkrein.testing.provider.server import ProviderProcess
 
 P50: Final = Target("at most", 5.0)
 P99: Final = Target("at most", 50.0)
@@ -68,7 +68,7 @@ async def measure(room: Room) -> list[Measure]:
     stopped: list[Talk] = []
     async with ProviderProcess(REPLY) as provider, Runtime(room.address("runs")) as runtime:
         model = OpenAIModel("gpt-4o", base_url=provider.openai_url, api_key=provider.key)
-        agent = Agent("talker", model=model, stop_when=CAPS)
+        agent = Agent("talker", model=model, stop_when=CAPS, loops=False)
         numbers = count()
 
         async def talk() -> Talk:

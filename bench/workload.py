@@ -14,7 +14,6 @@ from checkrein.core.commands import (
     PauseRun,
     RedirectRun,
     ResumeRun,
-    SettleEffect,
     SettleVerb,
     StartCall,
     TakeOver,
@@ -22,9 +21,11 @@ from checkrein.core.commands import (
 from checkrein.core.conditions import Usage
 from checkrein.core.decide import decide
 from checkrein.core.effects import Effect
+from checkrein.core.enums import CallKind, Outcome, Status
 from checkrein.core.events import (
     CallFinished,
     CallStarted,
+    EffectSettled,
     Event,
     Json,
     RunCreated,
@@ -34,7 +35,6 @@ from checkrein.core.events import (
 )
 from checkrein.core.evolve import evolve
 from checkrein.core.state import State
-from checkrein.core.words import CallKind, Outcome, Status
 from checkrein.journal import Journal, Lease, Owner
 
 LEASE_SECONDS: Final = 3600.0
@@ -168,7 +168,7 @@ class _Historian:
         first = created(run)
         self._state: State = evolve(None, first, 1)
         self.events.append(first)
-        self._do(TakeOver(id=new_id(), at=self._now(), epoch=1, owner_dead=False, host="bench", pid=1))
+        self._do(TakeOver(id=new_id(), at=self._now(), epoch=1, host="bench", pid=1))
 
     def turn(self, n: int) -> None:
         if n % 4 == 0:
@@ -194,8 +194,7 @@ class _Historian:
         self._finish(create, None)
         self._finish(score, None)
         if n % 10:
-            effects = (Effect(id=create, what=draft.what),)
-            self._do(SettleEffect(id=new_id(), at=self._now(), effect=create, effects=effects))
+            self._note(EffectSettled(id=new_id(), at=self._now(), effect=create))
 
     def _pause_and_resume(self) -> None:
         call = self._start(CallKind.MODEL, "gpt")

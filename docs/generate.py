@@ -1,4 +1,4 @@
-"""Writes the pages of the reference that are made from the code: events, receipts, HTTP, and the table of statuses.
+"""Writes the pages of the reference that are made from the code: events, receipts, HTTP, the tables of verbs and stops.
 
     python docs/generate.py            writes them
     python docs/generate.py --check    says which are out of date, and fails if any is
@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import msgspec
 
-from checkrein.control.verbs import Settling
+from checkrein.control.control import Settling
 from checkrein.core import receipts
-from checkrein.core.diagram import status_page
+from checkrein.core.enums import TERMINAL, CallKind, OnPause, Status, Verb
 from checkrein.core.events import AFTER_THE_END, DECISIONS, EVENTS, UNOWNED, Event, Need
+from checkrein.core.transitions import STOPS, VERBS, Move, Stop, Stoppable
 
 DOCS: Final = Path(__file__).parent
 MADE: Final = "<!-- Made by `make docs` from the code. -->"
@@ -32,7 +33,10 @@ MADE: Final = "<!-- Made by `make docs` from the code. -->"
 
 def fields_of(struct: type[msgspec.Struct], but: tuple[str, ...] = ()) -> Iterator[tuple[str, str, str]]:
     """The name, the type and the docstring of each field, in the order of the class."""
-    told = _docstrings(struct)
+    bases = [
+        base for base in reversed(struct.__mro__) if issubclass(base, msgspec.Struct) and base is not msgspec.Struct
+    ]
+    told = {name: text for base in bases for name, text in _docstrings(base).items()}
     for field in msgspec.structs.fields(struct):
         if field.name not in but:
             yield field.encode_name, _type(struct, field.name), told.get(field.name, "")
@@ -71,6 +75,82 @@ def _row(name: str, kind: str, told: str) -> str:
 def _doc(struct: type) -> str:
     """Its own docstring."""
     return inspect.cleandoc(struct.__dict__.get("__doc__") or "")
+
+
+# -- the tables of the core
+
+
+def status_page() -> str:
+    parts = [
+        "# The status of a run, and what each verb does to it",
+        MADE,
+        "From `checkrein.core.transitions`, which `decide` and `evolve` read.",
+        "```mermaid\n" + "\n".join(_diagram()) + "\n```",
+        """An arrow with a verb is what happens when the verb is accepted; *settled* is what follows when all that it
+        asked for has happened. A verb that is missing in a status is refused and changes nothing.""",
+        "\n".join(_verb_table()),
+        """*same receipt*: nothing new is accepted, the answer is the receipt of the verb already in force. *taken*: the
+        status stays as it is. Where no driver lives, a resumed run is queued. A person's pause of a run that was
+        paused by a shutdown, or with its parent, takes the place of that pause: neither a restart nor the parent
+        resumes it.""",
+        "## What each verb does to the calls in flight",
+        "\n".join(_stop_table()),
+        """*stop*: it is ended now. *hold*: it is frozen where it is, and goes on after a resume. *finish*: it goes on
+        to its end, and what the verb leads to waits for it. *spare*: it goes on, and nothing waits for it. An abort is
+        about the one call it names, and is refused for an undo.""",
+        """How each kind of call is really stopped is told in `checkrein.calls.base`. Every cell is seen from outside,
+        by the log of a tool or the clock of a model, in `tests/promises/test_stop_table.py`.""",
+    ]
+    return _page(parts)
+
+
+def _diagram() -> list[str]:
+    lines = ["stateDiagram-v2", "    [*] --> queued", "    queued --> running: a driver starts"]
+    for (status, verb), move in VERBS.items():
+        if move.to is not status and verb is not Verb.HALT:
+            lines.append(f"    {status.value} --> {move.to.value}: {verb.value}")
+    settled = dict.fromkeys((move.to, move.settled) for move in VERBS.values() if move.settled is not None)
+    lines += [f"    {to.value} --> {after.value}: settled" for to, after in settled]
+    lines += ["    running --> completed: the program ends", "    running --> failed: the program raises"]
+    lines += ["    note right of killed: halt leads here from every live status"]
+    return [*lines, *(f"    {status.value} --> [*]" for status in Status if status in TERMINAL)]
+
+
+def _verb_table() -> Iterator[str]:
+    yield "| status | " + " | ".join(verb.value for verb in Verb) + " |"
+    yield "| --- |" + " --- |" * len(Verb)
+    for status in Status:
+        yield f"| {status.value} | " + " | ".join(_cell(status, VERBS.get((status, verb))) for verb in Verb) + " |"
+
+
+def _cell(status: Status, move: Move | None) -> str:
+    if move is None:
+        return "–"
+    if move.joins:
+        return "same receipt"
+    if move.to is status and move.settled is None:
+        return "taken"
+    arrow = "" if move.settled is None else f" → {move.settled.value}"
+    return f"{move.to.value}{arrow}"
+
+
+CALLS: Final[Mapping[Stoppable, str]] = {
+    (CallKind.MODEL, None): "model call, `ctx.stream`",
+    (CallKind.TOOL, OnPause.FINISH): 'tool, `on_pause="finish"`',
+    (CallKind.TOOL, OnPause.ABORT): 'tool, `on_pause="abort"`',
+    (CallKind.TOOL, OnPause.HOLD): 'tool, `on_pause="hold"`',
+    (CallKind.RUN, None): "sub-run",
+    (CallKind.PROCESS, None): "program under `checkrein exec`",
+    (CallKind.ASK, None): "side question",
+    (CallKind.UNDO, None): "undo",
+}
+
+
+def _stop_table() -> Iterator[str]:
+    yield "| call in flight | " + " | ".join(stop.value for stop in Stop) + " |"
+    yield "| --- |" + " --- |" * len(Stop)
+    for row in dict.fromkeys(row for row, _ in STOPS):
+        yield f"| {CALLS[row]} | " + " | ".join(STOPS[row, stop].value for stop in Stop) + " |"
 
 
 # -- pages
@@ -154,8 +234,9 @@ _HTTP: Final = (
     one that does not exist. `GET /api/openapi.json` is the same in a form for programs.""",
     """A verb answers 200 with its [receipt](receipts.md) once it has settled, or 202 with what it still waits for after
     `wait` seconds. Repeat a verb whose answer was lost with the same `request_id`: it is not done twice, and its
-    receipt comes back. `expected_seq` refuses a click on what is no longer so; pause and cancel ignore it. A server
-    that is shutting down answers 202 to those who wait.""",
+    answer comes back. An id that was used for something else is a 409; pause, cancel and abort are taken all the same,
+    under `<request_id>.<verb>`. `expected_seq` refuses a click on what is no longer so; pause and cancel ignore it. A
+    server that is shutting down answers 202 to those who wait.""",
     """A stream goes on from `Last-Event-ID` or `?after=`: every event above it, once, in order. A number above the last
     event is a 422. Whoever reads too slowly is let go, and comes back with the last id it has seen.""",
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from checkrein import Agent, Cost, Elapsed, Runtime, Turns
 from checkrein.demo import GOAL, INSTRUCTIONS, data
-from checkrein.demo.script import STEPS
+from checkrein.demo.model import STEPS
 from checkrein.demo.tools import TOOLS
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import sqlite3
 import sys
 import tempfile
@@ -17,20 +16,21 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from checkrein.asyncutil import kill
 from checkrein.core import commands as c
-from checkrein.core.controls import controls
+from checkrein.core.consequences import controls
 from checkrein.core.decide import decide
+from checkrein.core.decide.verdict import Refusal
 from checkrein.core.effects import Effect
+from checkrein.core.enums import Answer, CallKind, Outcome
 from checkrein.core.events import Event, PlanPublished, RunCreated, StepFinished, StepStarted
 from checkrein.core.evolve import evolve
 from checkrein.core.orders import Abort, Settle, UndoEffect, orders
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import State
-from checkrein.core.verdict import Refusal
-from checkrein.core.words import Answer, CallKind, Outcome
 from checkrein.errors import Conflict, StoreDamaged
 from checkrein.journal import open_journal
-from checkrein.journal.contract import Journal, Owner
+from checkrein.journal.base import Journal, Owner
 
 PLAN = ("Fetch customer list", "Join against MRR table", "Score churn risk", "Write summary memo")
 
@@ -49,7 +49,8 @@ class Driver:
         lease = await self.journal.claim(self.run, self.owner, seconds=5, force=owner_dead)
         self.epoch = lease.epoch
         self.state = await self.journal.load(self.run)
-        await self.do(c.TakeOver(id=self.id(), at=time.time(), epoch=self.epoch, owner_dead=owner_dead))
+        over = frozenset(range(self.epoch) if owner_dead else ())
+        await self.do(c.TakeOver(id=self.id(), at=time.time(), epoch=self.epoch, over=over))
 
     async def do(self, command: c.Command) -> tuple[Event, ...]:
         verdict = decide(self.state, command)
@@ -177,8 +178,7 @@ async def a_crash_in_the_middle_of_a_call(journal: Journal, path: str) -> None:
     async for record in journal.follow("churn-2"):
         if getattr(record.event, "name", "") == "send_invoice":
             break
-    process.send_signal(signal.SIGKILL)
-    await process.wait()
+    await kill(process)
     say(f"process {process.pid} had the permit for send_invoice and is gone; did the customer get it?")
     driver = Driver(journal, "churn-2", "second")
     await driver.claim(owner_dead=True)

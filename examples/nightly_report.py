@@ -15,10 +15,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from checkrein import Context, Runtime, agent
+from checkrein import Context, Runtime, Undone, agent
 
 
-def unstage(call: Any) -> None:
+def unstage(call: Undone) -> None:
     """Undo of `stage`: remove the copy. Removing what is not there is fine."""
     Path(call.arguments["target"]).unlink(missing_ok=True)
 
@@ -51,13 +51,15 @@ async def nightly(ctx: Context, goal: str) -> dict[str, Any]:
     source, target = (Path(part.strip()) for part in goal.split("->"))
     ctx.plan(["Stage", "Count", "Publish"])
     async with ctx.step("Stage"):
-        names = await ctx.call(list_files, str(source))  # a call, because the folder may look different at a replay
+        # A call, because the folder may look different at a replay.
+        names = await ctx.call(list_files, str(source), effect="none")
         sizes = [await ctx.call(stage, str(source / name), str(target / name), undo=unstage) for name in names]
     async with ctx.step("Count"):
-        words = await asyncio.gather(*(ctx.call(count_words, str(target / name), idempotent=True) for name in names))
+        staged = [str(target / name) for name in names]
+        words = await asyncio.gather(*(ctx.call(count_words, path, effect="none", idempotent=True) for path in staged))
     async with ctx.step("Publish"):
         report = {"files": len(names), "bytes": sum(sizes), "words": sum(words), "id": str(ctx.uuid())}
-        await ctx.call(publish, str(target / "report.json"), report)
+        await ctx.call(publish, str(target / "report.json"), report, changes="the report")
     return report
 
 

@@ -21,7 +21,7 @@ def test_the_tour_shows_a_stop_an_honest_crash_and_a_forgery_that_is_noticed() -
     """D3, D7, D18, D30, D33: the core and the journal, without anything above them."""
     shown = run("foundation_tour.py")
 
-    assert "stops now, undoes draft and lock, partial work saves to the thread" in shown
+    assert "stops now · takes back draft and lock · keeps the text so far" in shown
     assert "is cancelling: write_memo may not begin" in shown
     assert "draft: undone" in shown
     assert "lock: undone" in shown
@@ -37,3 +37,5 @@ def test_every_example_is_run_by_a_test() -> None:
     tested = {"foundation_tour.py"} | on_models | with_a_server | over_http
 
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"tour", "frameworks"}
+    # demo/test_tour, adapters/test_examples

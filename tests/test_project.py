@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 
 from checkrein import errors
+from tests.conftest import LONGEST, TESTS
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -124,7 +125,21 @@ def test_the_reference_lists_every_error_with_its_code_and_no_other():
     assert sorted(listed) == sorted((kind.__name__, kind.code) for kind in ERRORS)
 
 
-def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names of the files in the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    [built] = folder.glob("*.whl")
+    return set(zipfile.ZipFile(built).namelist())
+
+
+def test_the_wheel_carries_every_file_of_the_package_and_no_other(wheel: set[str]):
     source = ROOT / "src"
     wanted = {
         str(path.relative_to(source))
@@ -132,14 +147,38 @@ def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path):
         if path.is_file() and path.suffix in {".py", ".sql", ".typed", ".js", ".css", ".html"}
     }
 
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    [wheel] = tmp_path.glob("*.whl")
-    carried = set(zipfile.ZipFile(wheel).namelist())
+    about = {name for name in wheel if ".dist-info/" in name}
 
-    assert wanted - carried == set()
-    assert any(name.endswith("licenses/LICENSE") for name in carried)
+    assert wanted - wheel == set()
+    assert {
+        name for name in wheel - wanted - about if not name.endswith((".json", ".svg", ".md", ".ico", ".d.ts"))
+    } == set()
+    assert any(name.endswith("licenses/LICENSE") for name in about)
+
+
+def test_of_the_demo_the_wheel_carries_what_checkrein_demo_plays_and_not_the_tour(wheel: set[str]):
+    carried = {Path(name).name for name in wheel if name.startswith("checkrein/demo/")}
+
+    scripted = {"__init__.py", "agent.py", "churn_score.py", "data.py", "model.py", "tools.py"}
+    real = {"engine.py", "engine_main.py", "writer.py"}
+    assert carried == scripted | real
+
+
+def test_nothing_that_only_tests_and_contributors_use_is_in_the_wheel(wheel: set[str]):
+    """A server without a guard least of all."""
+    assert {name for name in wheel if re.search(r"playground|/tests?/|/test_|examples|bench", name)} == set()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+@pytest.mark.parametrize(("target", "has_tools"), [("demo", False), ("tour", False), ("test", True), ("check", True)])
+def test_only_targets_that_test_or_check_install_the_tools_for_it(target: str, has_tools: bool, tmp_path: Path):
+    planned = subprocess.run(
+        ["make", "--dry-run", f"VENV={tmp_path}/venv", target], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert " -e .\n" in planned
+    assert (" -e '.[dev]'" in planned) is has_tools
+
+
+def test_files_that_are_to_be_begun_first_are_there():
+    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []

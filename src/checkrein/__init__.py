@@ -6,21 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from checkrein.agents.agent import Agent
     from checkrein.agents.context import Context
-    from checkrein.agents.loop import Agent
-    from checkrein.agents.mcp import MCP
     from checkrein.agents.program import ProgramAgent, agent
+    from checkrein.agents.questions import Answer
     from checkrein.agents.tool import Tool, tool
-    from checkrein.agents.watchers import Confession, Loops
-    from checkrein.control.runs import Run, Runtime
-    from checkrein.control.verbs import Settling
-    from checkrein.core.conditions import Cost, Effects, Elapsed, Repeats, Tokens, ToolCalls, Turns
+    from checkrein.calls.answer import Asked, WholeAnswer
+    from checkrein.calls.current import Aborted, Undone, current_call
+    from checkrein.client import AsyncClient, Client
+    from checkrein.control.control import Settling
+    from checkrein.control.view import RunEvent, RunView
+    from checkrein.core.conditions import Cost, Effects, Elapsed, Repeats, Tokens, ToolCalls, Turns, Usage
     from checkrein.core.receipts import Receipt
-    from checkrein.errors import CallFailed, Interrupted, RunFailed
-    from checkrein.runtime.call import Aborted, current_call
-    from checkrein.runtime.secrets import Secrets, Shape
+    from checkrein.core.state import Waiting
+    from checkrein.errors import CallFailed, Interrupted, RunCancelled, RunFailed
+    from checkrein.mcp import MCP
+    from checkrein.runtime import Run, Runtime
+    from checkrein.secrets import Secrets, Shape
     from checkrein.server.asgi import asgi
     from checkrein.server.auth.principals import Principal, Role
+    from checkrein.watchers import Confession, Loops
 
 __all__ = [
     "Agent",
@@ -33,6 +38,12 @@ __all__ = [
     "Tool",
     "MCP",
     "current_call",
+    "Undone",
+    # a model that somebody else asks
+    "Answer",
+    "Asked",
+    "Usage",
+    "WholeAnswer",
     # when a run has done enough
     "Turns",
     "ToolCalls",
@@ -50,7 +61,13 @@ __all__ = [
     # what a verb answers
     "Receipt",
     "Settling",
+    # what a run looks like
+    "RunView",
+    "RunEvent",
+    "Waiting",
     # the same over HTTP
+    "Client",
+    "AsyncClient",
     "asgi",
     "Principal",
     "Role",
@@ -59,24 +76,30 @@ __all__ = [
     "CallFailed",
     "Interrupted",
     "RunFailed",
+    "RunCancelled",
 ]
 
 _HOMES = {
     "checkrein.agents.context": ("Context",),
-    "checkrein.agents.loop": ("Agent",),
-    "checkrein.agents.mcp": ("MCP",),
+    "checkrein.agents.agent": ("Agent",),
+    "checkrein.mcp": ("MCP",),
     "checkrein.agents.program": ("ProgramAgent", "agent"),
+    "checkrein.agents.questions": ("Answer",),
+    "checkrein.calls.answer": ("Asked", "WholeAnswer"),
     "checkrein.agents.tool": ("Tool", "tool"),
-    "checkrein.agents.watchers": ("Confession", "Loops"),
-    "checkrein.control.runs": ("Run", "Runtime"),
-    "checkrein.control.verbs": ("Settling",),
-    "checkrein.core.conditions": ("Cost", "Effects", "Elapsed", "Repeats", "Tokens", "ToolCalls", "Turns"),
+    "checkrein.watchers": ("Confession", "Loops"),
+    "checkrein.runtime": ("Run", "Runtime"),
+    "checkrein.control.control": ("Settling",),
+    "checkrein.core.conditions": ("Cost", "Effects", "Elapsed", "Repeats", "Tokens", "ToolCalls", "Turns", "Usage"),
+    "checkrein.control.view": ("RunEvent", "RunView"),
+    "checkrein.core.state": ("Waiting",),
     "checkrein.core.receipts": ("Receipt",),
-    "checkrein.runtime.call": ("Aborted", "current_call"),
-    "checkrein.runtime.secrets": ("Secrets", "Shape"),
+    "checkrein.calls.current": ("Aborted", "Undone", "current_call"),
+    "checkrein.secrets": ("Secrets", "Shape"),
+    "checkrein.client": ("AsyncClient", "Client"),
     "checkrein.server.asgi": ("asgi",),
     "checkrein.server.auth.principals": ("Principal", "Role"),
-    "checkrein.errors": ("CallFailed", "Interrupted", "RunFailed"),
+    "checkrein.errors": ("CallFailed", "Interrupted", "RunCancelled", "RunFailed"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

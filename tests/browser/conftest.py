@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from checkrein.testing.provider import Reply
 from tests.browser.agents import LONG
 from tests.browser.bars import Bar
-from tests.browser.served import Provider, Server
+from tests.browser.served import PATIENCE_MS, Provider, Server
 from tests.browser.states import clear
 
 CHROMIUM = os.environ.get("CHECKREIN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
@@ -26,6 +26,8 @@ FLAGS = [
     "--disable-sync",
     "--process-per-site",  # a process for every tab would cost more than what is done in it
 ]
+
+expect.set_options(timeout=PATIENCE_MS)  # of its own it waits for five seconds, which a busy machine may need
 
 
 @pytest.fixture(scope="package")
@@ -79,6 +81,7 @@ def fresh_server(tmp_path: Path) -> Iterator[Server]:
 def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
     """A person's browser, logged in, for one test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
     log_in(context, server)
     yield context
     context.close()
@@ -88,6 +91,7 @@ def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
 def person(browser: Browser, server: Server) -> Iterator[BrowserContext]:
     """A person's browser, logged in, in which every test has a tab. Nothing moves in it: that costs time."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE_MS)
     log_in(context, server)
     yield context
     context.close()
@@ -99,12 +103,18 @@ def log_in(context: BrowserContext, server: Server) -> None:
 
 
 @pytest.fixture
-def own_bar(browser: Browser, own_server: Server) -> Iterator[Bar]:
-    """A bar on a server of its own, in a browser that knows no other."""
+def own_page(browser: Browser, own_server: Server) -> Iterator[Page]:
+    """On a server of its own, in a browser that knows no other."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
     log_in(context, own_server)
-    yield Bar(context.new_page(), own_server)
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def own_bar(own_page: Page, own_server: Server) -> Bar:
+    return Bar(own_page, own_server)
 
 
 @pytest.fixture
@@ -114,7 +124,7 @@ def page(person: BrowserContext) -> Iterator[Page]:
     mistakes: list[str] = []
     page.on("pageerror", lambda error: mistakes.append(str(error)))
     page.on("console", lambda said: mistakes.append(said.text) if "Content Security Policy" in said.text else None)
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(PATIENCE_MS)
     yield page
     page.close()
     assert mistakes == []

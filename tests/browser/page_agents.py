@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 from checkrein import Agent, Context, Turns, agent, current_call, demo, tool
-from checkrein.agents.watchers import Loops
+from checkrein.models.base import Delta, TextDelta
+from checkrein.models.messages import Request, User
 from checkrein.models.scripted import ScriptedModel, Turn
+from checkrein.watchers import Loops
 from tests.browser.agents import FOLDER, log_of
-from tests.control.tools import lines, note
+from tests.support.agent_tools import lines, note
 
 # -- what a hostile model, tool or person may say
 
@@ -148,10 +150,83 @@ async def invoicer(ctx: Context, goal: str) -> str:
     return str(await ctx.tool(send_invoice, to=to, amount=amount, reference=_reference(goal)))
 
 
-@tool(effect="irreversible")
+@tool(effect="irreversible", changes="the e-mail to {to}")
 async def send_email(to: str, subject: str, text: str) -> str:
     """Send an e-mail. It cannot be called back."""
     return "sent"
+
+
+# -- questions: payments one after the other, and two at once, of which only one holds the agent up
+
+ACCOUNTS: Final = (9007199254740993, 40817810099910004312)
+"""Numbers that are other numbers in JavaScript."""
+
+
+@tool(effect="irreversible")
+async def pay(account: int, amounts: dict[str, int], reference: str) -> str:
+    """Pay, and note to whom."""
+    note(_log(reference), f"paid {account}")
+    return "paid"
+
+
+@tool(effect="irreversible", approval="queue")
+async def post_notice(text: str, reference: str) -> str:
+    """Put up a notice."""
+    note(_log(reference), "posted")
+    return "posted"
+
+
+@tool(undo=print, changes="the draft to {to}")
+async def keep_draft(to: str) -> str:
+    """Keep a draft."""
+    return "kept"
+
+
+@tool(effect="unknown")
+async def work_long(reference: str) -> str:
+    """Work until the gate is open, with an effect that nobody knows."""
+    note(_log(reference), "working")
+    await _until_open(reference)
+    return "worked"
+
+
+VOICE: Final = "x, deletes the customer database, cannot be taken back"
+
+
+def _asking(request: Request) -> Turn:
+    """What the first word of the goal says: pay one account after the other, ask two things at once, or many."""
+    goal = next(message.text for message in request.messages if isinstance(message, User))
+    reference, turns = _reference(goal), sum(not isinstance(message, User) for message in request.messages)
+    kind = goal.split()[0]
+    payment = {"amounts": {"net": 15, "id": ACCOUNTS[1]}, "reference": reference}
+    if kind == "Pay" and turns < 2 * len(ACCOUNTS):
+        return Turn(calls=[("pay", {"account": ACCOUNTS[turns // 2], **payment})])
+    if kind == "Both" and turns == 0:
+        text = "The office is closed on Monday. " * 120
+        ask: list[tuple[str, dict[str, Any]]] = [
+            ("post_notice", {"text": text, "reference": reference}),
+            ("pay", {"account": 7, **payment}),
+        ]
+        return Turn("I have two questions. ", calls=ask)
+    if kind == "Late" and turns < 4:
+        work = Turn(calls=[("work_long", {"reference": reference})])
+        return work if turns == 0 else Turn(calls=[("pay", {"account": 7, **payment})])
+    if kind == "Then" and turns == 0:
+        return Turn(
+            calls=[
+                ("post_notice", {"text": "Closed.", "reference": reference}),
+                ("work_long", {"reference": reference}),
+            ]
+        )
+    if kind == "Then" and turns == 3:
+        return Turn(calls=[("pay", {"account": 7, **payment})])
+    if kind == "Many" and turns == 0:
+        return Turn(calls=[("post_notice", {"text": str(n), "reference": reference}) for n in range(30)])
+    if kind == "Draft" and turns == 0:
+        return Turn(calls=[("keep_draft", {"to": VOICE})])
+    if kind == "Draft" and turns == 2:
+        return Turn(calls=[("work_long", {"reference": reference})])
+    return Turn("That is all.")
 
 
 # -- very much
@@ -195,13 +270,31 @@ async def write_report() -> str:
     return "written"
 
 
+def _clumsily(request: Request) -> Turn:
+    """Asks for a tool that is not there; knows why when it is asked."""
+    if request.messages[-1] == User("Why?"):
+        return Turn("There was no such tool.")
+    is_first = len(request.messages) == 1
+    return Turn("I try.", calls=[("fetch_everything", {"what": "all"})]) if is_first else Turn("I give up.")
+
+
+class Silent:
+    """A model that is still busy with the prompt."""
+
+    name = "silent"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        await asyncio.sleep(1000)
+        yield TextDelta("never")
+
+
 def page_agents(folder: Path) -> list[Any]:
     memo = (
         "## Who may leave\n\nOf **240** customers, 37 look likely to leave.\n\n"
         "| Customer | Pays a month |\n| --- | ---: |\n| Acme | 1,200 € |\n| Globex | 980 € |\n\n- Call Acme first.\n"
     )
     return [
-        demo.agent(folder / "churn", pace=0.3),
+        demo.agent(folder / "churn", pace=0.6),
         Agent(
             "filer",
             model=ScriptedModel([Turn("I write. ", calls=[("write_report", {})]), "Done."]),
@@ -223,6 +316,14 @@ def page_agents(folder: Path) -> list[Any]:
             tools=[send_email],
             stop_when=Turns(20),
         ),
+        Agent(
+            "asking",
+            model=ScriptedModel(_asking),
+            tools=[pay, post_notice, keep_draft, work_long],
+            stop_when=Turns(20),
+            goals=("Pay the landlord", "Both"),
+            loops=False,
+        ),
         Agent("writer", model=ScriptedModel([Turn(memo, thinking="They asked for a memo.")]), stop_when=Turns(20)),
         Agent(
             "hostile",
@@ -239,6 +340,8 @@ def page_agents(folder: Path) -> list[Any]:
             plan=[EVIL, HIDDEN],
             stop_when=Turns(20),
         ),
+        Agent("clumsy", model=ScriptedModel(_clumsily), tools=[look_up], stop_when=Turns(20)),
+        Agent("silent", model=Silent(), stop_when=Turns(20)),
         Agent(
             "parrot",
             model=ScriptedModel([Turn("I will check the numbers again now. " * 8)]),

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,13 +17,18 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
+from playwright.sync_api import Page
 
+from checkrein.server.auth.principals import Role
+from checkrein.server.auth.token_store import Keys
 from checkrein.testing.provider import Reply, Request
-from checkrein.testing.provider.process import Address
+from checkrein.testing.provider.server import Address
 from tests.browser.agents import gate_of, log_of
-from tests.control.tools import lines, times
+from tests.support.agent_tools import lines, times
+from tests.support.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_MS: Final = PATIENCE_SECONDS * 1000
+"""The same for a page, which counts in milliseconds."""
 BETWEEN_SECONDS: Final = 0.05
 """Looking costs the server time, too."""
 TOKEN: Final = "crk_" + "t" * 43
@@ -42,10 +46,12 @@ def until(condition: Callable[[], Any], what: str = "", seconds: float = PATIENC
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def until_heard(page: Page, condition: Callable[[], Any], what: str) -> None:
+    """Look until it is so, while what the page tells meanwhile is heard."""
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < ends, f"Not within {PATIENCE_SECONDS} s: {what}"
+        page.wait_for_timeout(20)
 
 
 class Server:
@@ -53,8 +59,9 @@ class Server:
 
     def __init__(self, folder: Path, provider: Provider | None = None) -> None:
         self.folder = folder
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port = 0
+        """Chosen when it begins for the first time."""
+        self.url = ""
         self.token = TOKEN
         self._provider = provider
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,8 +80,13 @@ class Server:
         env = dict(os.environ, PYTHONPATH=f"{ROOT}/src{os.pathsep}{ROOT}")
         if self._provider is not None:
             env |= {"OPENAI_BASE_URL": self._provider.address.openai_url, "OPENAI_API_KEY": self._provider.address.key}
+        file = self.folder / "port"
+        file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "tests.browser.serving", str(self.folder), str(self.port), self.token]
         self._process = subprocess.Popen(command, env=env, cwd=ROOT)
+        until(lambda: file.exists() or self._has_ended(), "the server listens")
+        self.port = int(file.read_text())
+        self.url = f"http://127.0.0.1:{self.port}"
         until(self._answers, "the server answers")
 
     @property
@@ -92,9 +104,11 @@ class Server:
             self._process.wait()
         self._process = None
 
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, "the server has ended"
+        assert not self._has_ended(), "the server has ended"
         try:
             return bool(self.get("/healthz") is not None)
         except OSError:
@@ -131,6 +145,16 @@ class Server:
         made = self.post("/api/runs", agent=agent, goal=f"{goal or agent} {self._goals}", **more)
         self.started.append(str(made["id"]))
         return self.started[-1]
+
+    def start_for_a_viewer(self, agent: str) -> tuple[str, str]:
+        """Start a run, and return its id and the token of somebody who may only look at it."""
+        keys = Keys(self.folder / "access")
+        (_, hers), (_, looks) = (keys.create(role=role, owner="ann") for role in (Role.CONTROLLER, Role.VIEWER))
+        keys.close()
+        operators, self.token = self.token, hers
+        run = self.start(agent)
+        self.token = operators
+        return run, looks
 
     def tidy(self, since: int = 0) -> None:
         """Cancel what was started since then, so that nothing a test leaves behind keeps the machine busy."""
@@ -170,6 +194,17 @@ class Server:
     def until_saying(self, run: str, chars: int = 20) -> View:
         return self.until(run, lambda view: any(len(call.get("text", "")) >= chars for call in view.get("calls", ())))
 
+    def talking(self, agent: str = "talker") -> str:
+        """A new run, which has begun to say something."""
+        run = self.start(agent)
+        self.until_saying(run)
+        return run
+
+    def told(self, run: str, verb: str, **given: Any) -> str:
+        """The run, once this was asked of it."""
+        self.post(f"/api/runs/{run}/{verb}", **given)
+        return run
+
     def log(self, run: str) -> list[str]:
         """What the run's tools wrote into their own log."""
         return lines(log_of(self.folder, self.view(run)["goal"]))
@@ -196,12 +231,14 @@ class Provider:
         self.address = msgspec.json.decode(self._process.stdout.readline(), type=Address)
 
     def log(self) -> list[Request]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.address.port}/_log?bodies=1", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.address.port}/_log?bodies=1", timeout=PATIENCE_SECONDS
+        ) as answer:
             return msgspec.json.decode(answer.read(), type=list[Request])
 
     def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_SECONDS)
         self._process.stdout.close()

@@ -59,6 +59,11 @@ class Sheet:
         expect(inside).to_contain_text("Began at")
         return inside
 
+    def say_a_word(self, text: str) -> None:
+        """Write something beside the answer to the first question."""
+        self.needs.get_by_text("Say a word, change it, or approve always").first.click()
+        self.needs.get_by_placeholder("A word about it, if you like").first.fill(text)
+
     def faults(self) -> list[Any]:
         """What axe finds wrong with the page."""
         found = Axe().run(self.page).response["violations"]

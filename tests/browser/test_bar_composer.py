@@ -18,7 +18,7 @@ def _about(bar: Bar):
     return bar.page.locator("checkrein-bar .composer")
 
 
-def test_it_says_which_step_it_rewrites_and_begins_with_it(bar: Bar, server: Server):
+def test_it_says_which_step_it_rewrites_and_is_not_filled_with_the_models_words(bar: Bar, server: Server):
     """D21."""
     bar.open(_at_work(server))
 
@@ -26,7 +26,9 @@ def test_it_says_which_step_it_rewrites_and_begins_with_it(bar: Bar, server: Ser
 
     expect(_about(bar)).to_contain_text("rewrites step 3, “Score churn risk”")
     expect(_about(bar)).to_contain_text("The agent works on until you send.")
-    expect(bar.field).to_have_value("Score churn risk")
+    expect(_about(bar).locator("q")).to_have_text("“Score churn risk”")
+    expect(bar.field).to_have_value("")
+    expect(bar.button("Redirect now")).to_be_disabled()
     expect(bar.field).to_be_focused()
     expect(bar.button("Redirect")).to_have_attribute("aria-expanded", "true")
 
@@ -53,8 +55,7 @@ def test_it_shows_in_one_line_each_what_is_changed(bar: Bar, server: Server):
 
 
 def test_the_run_can_be_paused_while_one_writes_and_the_draft_stays(bar: Bar, server: Server):
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     bar.open(run)
     bar.button("Redirect").click()
     bar.field.fill("half a tho")
@@ -114,13 +115,16 @@ def test_the_draft_survives_the_end_of_the_run_and_can_go_into_the_next(bar: Bar
     assert server.view(str(bar.host.get_attribute("run-id")))["goal"] == "too late for this one"
 
 
-def test_what_was_prefilled_follows_the_plan(bar: Bar, server: Server):
+def test_a_plan_that_changes_while_it_is_open_is_said_and_changes_nothing_in_the_field(bar: Bar, server: Server):
     run = _at_work(server, "walker")
     bar.open(run)
     bar.button("Redirect").click()
-    expect(bar.field).to_have_value("Fetch customer list")
+    expect(_about(bar).locator("q")).to_have_text("“Fetch customer list”")
     server.open_gate(run)
-    expect(bar.field).to_have_value("Join against MRR table")
+    expect(_about(bar).locator("q")).to_have_text("“Join against MRR table”")
+    expect(_about(bar)).to_contain_text("The plan has changed since you began to write.")
+    expect(bar.field).to_have_value("")
+    expect(bar.button("Redirect now")).to_be_disabled()
 
 
 def test_what_was_written_does_not_follow_the_plan_but_says_which_step_it_would_rewrite(bar: Bar, server: Server):
@@ -171,8 +175,7 @@ def test_a_refused_redirect_says_the_servers_sentence_and_keeps_the_draft(bar: B
 
 def test_resume_may_carry_an_instruction(bar: Bar, server: Server):
     """D32."""
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     server.post(f"/api/runs/{run}/pause")
     bar.open(run)
 
@@ -181,5 +184,5 @@ def test_resume_may_carry_an_instruction(bar: Bar, server: Server):
     bar.button("Resume with this").click()
 
     bar.shows("Running")
-    told = server.view(run)["instructions"][-1]
+    told = server.until(run, lambda view: view.get("instructions"))["instructions"][-1]
     assert (told["verb"], told["text"]) == ("resume", "summarise and stop")

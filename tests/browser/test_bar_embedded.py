@@ -80,14 +80,8 @@ def _open(page: Page, server: Server, elsewhere: Elsewhere, run: str, token: str
     return Bar(page, server)
 
 
-def _talking(server: Server) -> str:
-    run = server.start("talker")
-    server.until_saying(run)
-    return run
-
-
 def test_it_works_with_a_token_for_one_run(stranger: Page, server: Server, elsewhere: Elsewhere):
-    run = _talking(server)
+    run = server.talking()
     bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin))
     bar.shows("Running")
 
@@ -107,9 +101,19 @@ def test_it_works_with_a_token_for_one_run(stranger: Page, server: Server, elsew
     expect(bar.button("Continue from here")).to_be_hidden()  # its token is for this run only
 
 
+def test_without_a_token_on_another_origin_it_says_what_is_missing(
+    stranger: Page, server: Server, elsewhere: Elsewhere
+):
+    run = server.talking()
+    _token(server, run, elsewhere.origin)  # so that its script may be loaded there
+    bar = _open(stranger, server, elsewhere, run, "")
+
+    expect(bar.page.get_by_text(f"No answer from {server.url}.")).to_contain_text("this bar has no token: give it one")
+
+
 def test_a_token_to_look_with_is_found_out_by_the_first_refusal(stranger: Page, server: Server, elsewhere: Elsewhere):
     """A page of another origin may not ask who is looking; after that, nothing is offered that would be refused."""
-    run = _talking(server)
+    run = server.talking()
     bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin, role="viewer"))
     bar.shows("Running")
 
@@ -145,7 +149,7 @@ def test_the_page_around_may_continue_a_run_itself(stranger: Page, server: Serve
 def test_the_styles_of_the_page_do_not_reach_it_and_its_own_do_not_leave_it(
     stranger: Page, server: Server, elsewhere: Elsewhere
 ):
-    run = _talking(server)
+    run = server.talking()
     bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin))
 
     bar.shows("Running")
@@ -164,7 +168,7 @@ def test_the_styles_of_the_page_do_not_reach_it_and_its_own_do_not_leave_it(
 
 
 def test_nothing_of_it_leaks_into_the_page(stranger: Page, server: Server, elsewhere: Elsewhere):
-    run = _talking(server)
+    run = server.talking()
     bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin))
     bar.shows("Running")
 
@@ -181,7 +185,7 @@ def test_nothing_of_it_leaks_into_the_page(stranger: Page, server: Server, elsew
 
 
 def test_the_page_may_dress_it(stranger: Page, server: Server, elsewhere: Elsewhere):
-    run = _talking(server)
+    run = server.talking()
     bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin))
 
     stranger.add_style_tag(content="checkrein-bar { --checkrein-sheet: rgb(1, 2, 3); --checkrein-round: 0px }")
@@ -193,7 +197,7 @@ def test_the_page_may_dress_it(stranger: Page, server: Server, elsewhere: Elsewh
 def test_a_token_that_has_ended_is_asked_for_anew_and_a_new_one_is_used_at_once(
     stranger: Page, server: Server, elsewhere: Elsewhere
 ):
-    run = _talking(server)
+    run = server.talking()
     token = _token(server, run, elsewhere.origin)
     _token(server, run, elsewhere.origin)  # the origin is still known when the first one is gone
     stranger.add_init_script(
@@ -211,7 +215,7 @@ def test_a_token_that_has_ended_is_asked_for_anew_and_a_new_one_is_used_at_once(
 def test_a_bar_that_is_taken_out_of_the_page_lets_go_of_everything(
     stranger: Page, server: Server, elsewhere: Elsewhere
 ):
-    run = _talking(server)
+    run = server.talking()
     bar = _open(stranger, server, elsewhere, run, _token(server, run, elsewhere.origin))
     bar.shows("Running")
 

@@ -74,9 +74,10 @@ def test_every_state_has_a_shape_of_its_own_and_a_word(bar: Bar, server: Server)
 
     looks = bar.page.evaluate(
         """async () => {
-          const { shape } = await import("/ui/shapes.js");
-          const { WORDS } = await import("/ui/words.js");
-          return Object.entries(WORDS).map(([name, word]) => [name, word, shape(name).innerHTML]);
+          const { shape } = await import("/ui/lib/shapes.js");
+          const { default: words } = await import("/ui/wording.js");
+          const all = { ...words.shown, ...words.statuses };
+          return Object.entries(all).map(([name, word]) => [name, word, shape(name).innerHTML]);
         }"""
     )
 
@@ -85,7 +86,7 @@ def test_every_state_has_a_shape_of_its_own_and_a_word(bar: Bar, server: Server)
     for name, drawn in shapes.items():
         twins = {other for other, look in shapes.items() if look == drawn} - {name}
         assert twins <= {same.get(name), *(one for one, other in same.items() if other == name)}, name
-    assert len(looks) == 14
+    assert len(looks) == 15
     assert all(word for _, word, _ in looks)
 
 
@@ -118,8 +119,8 @@ def test_what_waits_for_a_person_says_so(bar: Bar, server: Server):
 
     bar.open(run)
 
-    bar.shows("Running, needs you")
-    expect(bar.page.get_by_text("Needs you: approve send_email.")).to_be_visible()
+    bar.shows("Waiting for you")
+    expect(bar.page.get_by_text("May it use send_email?").last).to_be_visible()
     expect(bar.status.locator(".shape-needs_you")).to_be_visible()
 
 
@@ -183,7 +184,7 @@ def test_on_a_phone_most_of_the_screen_is_the_runs(open_bar, server: Server):
     """D11: the controls are in view, and so is what they control."""
     bar = open_bar(_at_work(server), PHONE)
     bar.shows("Running")
-    expect(bar.consequence("cancel")).to_contain_text("undoes create_draft")
+    expect(bar.consequence("cancel")).to_contain_text("takes back create_draft")
     assert _height(bar) <= 0.36 * 640
 
     bar.button("Pause").click()
@@ -200,7 +201,7 @@ def test_the_bar_does_not_grow_and_shrink_with_its_words(bar: Bar, server: Serve
     bar.shows("Running")
     before = _height(bar)
 
-    for words in ("x", "stops now, undoes the lock on the revenue table and the e-mail draft"):
+    for words in ("x", "stops now · takes back the lock on the revenue table and the e-mail draft"):
         _say(bar, words)
         assert _height(bar) == before
 
@@ -217,7 +218,10 @@ def test_words_that_are_cut_off_can_be_read_in_full(open_bar, server: Server, op
     """D18: each control names its consequence, however long that is and however little room there is."""
     bar = open_bar(_at_work(server), options)
     bar.shows("Running")
-    _say(bar, "stops now")
+    bar.page.evaluate(
+        """() => { const { controls } = document.querySelector('checkrein-bar').live.view
+             for (const one of Object.values(controls)) one.consequence = 'stops now' }"""
+    )
     expect(bar.button("In full")).to_be_hidden()
     is_cut = "element => element.scrollHeight > element.clientHeight + 1"
 

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.bars import Bar
 from tests.browser.served import Provider, Server, until
+from tests.support.patience import within
 
 
 def test_cancel_in_mid_stream_closes_the_connection_by_the_providers_own_clock(
@@ -27,14 +28,14 @@ def test_cancel_in_mid_stream_closes_the_connection_by_the_providers_own_clock(
     assert request.how == "disconnected"
     assert request.disconnected_at is not None
     # On a machine with two cores and much to do: far from the 75 s that the whole answer takes.
-    assert request.disconnected_at <= seen_at + 1
+    assert request.disconnected_at <= seen_at + within(1)
     assert request.tokens_since(request.disconnected_at) == 0
     time.sleep(0.5)
     assert provider.log()[-1].number == mine, "nothing was asked after the stop"
     expect(bar.receipt).to_contain_text(re.compile(r"Stopped in \d"))
     expect(bar.receipt).to_contain_text("Nothing ran after you stopped it.")
     expect(bar.receipt).to_contain_text("0 tokens after the stop.")
-    expect(bar.receipt).to_contain_text(re.compile(r"Kept: \d+ characters of partial work, in the thread"))
+    expect(bar.receipt).to_contain_text(re.compile(r"Kept: what it had written so far, “.*word\d+"))
 
 
 def test_the_receipt_says_what_was_undone_and_does_not_make_it_look_like_an_error(bar: Bar, server: Server):
@@ -65,13 +66,12 @@ def test_the_words_of_the_runtime_are_folded_away(bar: Bar, server: Server):
     bar.page.get_by_text("Details").click()
 
     row = bar.receipt.get_by_role("row").filter(has_text="score_churn")
-    expect(row).to_contain_text(re.compile(r"stopped.*\d+ ms|stopped.*under 1 ms"))
+    expect(row).to_contain_text(re.compile(r"aborted.*\d+ ms|aborted.*under 1 ms"))
     expect(bar.receipt).to_contain_text("Asked by you at")
 
 
 def test_a_stop_by_somebody_else_is_not_said_to_be_yours(bar: Bar, server: Server):
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     bar.open(run)
     bar.shows("Running")
 
@@ -82,8 +82,7 @@ def test_a_stop_by_somebody_else_is_not_said_to_be_yours(bar: Bar, server: Serve
 
 def test_a_reason_is_one_more_click_after_the_stop_and_none_before_it(bar: Bar, server: Server):
     """D14."""
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     bar.open(run)
     expect(bar.button("Too expensive")).to_be_hidden()
 
@@ -96,8 +95,7 @@ def test_a_reason_is_one_more_click_after_the_stop_and_none_before_it(bar: Bar, 
 
 
 def test_after_a_reload_the_receipt_and_the_reason_are_still_there(bar: Bar, server: Server):
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     bar.open(run)
     bar.button("Cancel").click()
     bar.button("Wrong direction").click()
@@ -111,8 +109,7 @@ def test_after_a_reload_the_receipt_and_the_reason_are_still_there(bar: Bar, ser
 
 def test_continue_from_here_begins_a_run_on_the_same_thread(bar: Bar, server: Server):
     """D6."""
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     bar.open(run)
     bar.button("Cancel").click()
     bar.shows("Cancelled")
@@ -146,28 +143,26 @@ AT_ONCE = """([wanted, then]) => {
 }"""
 
 
-def test_a_second_click_on_cancel_begins_nothing_new(bar: Bar, server: Server):
-    run = server.start("talker")
-    server.until_saying(run)
+def click_twice(bar: Bar, server: Server, name: str, then: list[str]) -> str:
+    """The second time on what stands there as soon as the status is the first of `then`: a button with these words."""
+    run = server.talking()
     bar.open(run)
-    bar.page.evaluate(AT_ONCE, ["Cancelled", "Continue from here"])
-
-    bar.button("Cancel").click()
-
+    bar.page.evaluate(AT_ONCE, then)
+    bar.button(name).click()
     until(lambda: bar.page.evaluate("globalThis.pressed") == 1)
+    return run
+
+
+def test_a_second_click_on_cancel_begins_nothing_new(bar: Bar, server: Server):
+    click_twice(bar, server, "Cancel", ["Cancelled", "Continue from here"])
+
     expect(bar.button("Continue from here")).to_be_visible()
     expect(bar.field).to_be_hidden()
 
 
 def test_a_second_click_on_pause_does_not_resume(bar: Bar, server: Server):
-    run = server.start("talker")
-    server.until_saying(run)
-    bar.open(run)
-    bar.page.evaluate(AT_ONCE, ["Paused", "goes on exactly there"])
+    run = click_twice(bar, server, "Pause", ["Paused", "goes on exactly there"])
 
-    bar.button("Pause").click()
-
-    until(lambda: bar.page.evaluate("globalThis.pressed") == 1)
     bar.page.wait_for_timeout(300)
     assert [one["verb"] for one in server.view(run)["verbs"]] == ["pause"]
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.page_agents import EVIL, HIDDEN
-from tests.browser.served import Server
+from tests.browser.served import PATIENCE_MS, Server
 from tests.browser.sheets import Sheet
 
 HIDING = re.compile("[\x1b\x07\u202e\u200b]")
@@ -26,7 +26,7 @@ def watched(context: BrowserContext, server: Server) -> Iterator[Sheet]:
         "for (const name of ['alert', 'confirm', 'prompt', 'open']) window[name] = () => { window.pwned = name }"
     )
     page.on("dialog", lambda dialog: asked.append(f"a dialog: {dialog.message}"))
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(PATIENCE_MS)
     yield Sheet(page, server)
     assert page.evaluate("window.pwned") is None
     assert [url for url in asked if not url.startswith(server.url)] == []
@@ -111,8 +111,7 @@ def test_a_script_that_comes_in_pieces_stays_text_and_an_error_too(watched: Shee
 
 
 def test_a_hostile_person_is_shown_as_text_too(watched: Sheet, server: Server) -> None:
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     watched.open(run)
 
     server.post(f"/api/runs/{run}/redirect", instruction=EVIL + HIDDEN)
@@ -147,7 +146,7 @@ def test_the_walk_over_rendered_markdown_trusts_no_server(watched: Sheet, server
              place.querySelectorAll('*').forEach((one) => one.dispatchEvent(new MouseEvent('mouseover')))
              place.querySelector('p').click()
              return place.innerHTML }""",
-        [RAW, server.script("markdown.js")],
+        [RAW, server.script("lib/markdown.js")],
     )
 
     assert re.findall(r"<(\w+)", html).count("a") == 4

@@ -6,6 +6,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.served import Server
 from tests.browser.sheets import Sheet
+from tests.support.patience import within
 
 CALLS = 5_000
 """Two events each."""
@@ -29,7 +30,7 @@ def test_ten_thousand_events_do_not_slow_the_page_down(page: Page, server: Serve
     sheet.open(run)
     page.evaluate(MEASURE)
 
-    expect(sheet.status).to_have_text("Completed", timeout=60_000)
+    expect(sheet.status).to_have_text("Completed")
 
     seen = page.evaluate("window.seen")
     assert server.view(run)["seq"] >= 2 * CALLS
@@ -37,7 +38,7 @@ def test_ten_thousand_events_do_not_slow_the_page_down(page: Page, server: Serve
     median, p99 = frames[len(frames) // 2], frames[int(len(frames) * 0.99)]
     print(f"{len(frames)} frames, median {median:.0f} ms, p99 {p99:.0f} ms, longest {frames[-1]:.0f} ms")
     print(f"long tasks: {sorted(map(round, seen['tasks']))[-10:]}")
-    assert frames[int(len(frames) * 0.95)] < FRAME_MS
+    assert frames[int(len(frames) * 0.95)] < within(FRAME_MS)
     assert len(frames) > 20
 
     expect(sheet.calls).to_contain_text("5,000 calls")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.served import Server
 from tests.browser.sheets import Sheet
@@ -54,13 +54,51 @@ def test_text_streams_in_and_stays_under_the_receipt_after_a_cancel(sheet: Sheet
     sheet.shows("Cancelled")
     expect(sheet.ended).to_contain_text("Stopped in")
     expect(sheet.ended).to_contain_text("Nothing ran after you stopped it.")
-    expect(sheet.text).to_contain_text("Stopped here, because it was cancelled. This text is kept.")
+    expect(sheet.text).to_contain_text("Stopped here by a cancel. This text is kept.")
     recorded = server.view(run)["calls"][-1]["text"]
     expect(sheet.text.locator(".streamed")).to_have_text(recorded.strip())
     assert sheet.ended.bounding_box()["y"] < sheet.text.bounding_box()["y"]  # type: ignore[index]
 
     sheet.page.reload()
     expect(sheet.text.locator(".streamed")).to_have_text(recorded.strip())
+
+
+def test_of_a_model_that_had_said_nothing_the_page_says_only_what_is_known(sheet: Sheet, server: Server) -> None:
+    """D5: it is closed at our end, and nobody knows what its provider does."""
+    run = server.start("silent")
+    sheet.open(run)
+    sheet.shows("Running")
+
+    sheet.button("Cancel").click()
+
+    sheet.shows("Cancelled")
+    expect(sheet.ended).to_contain_text("Closed at our end; a provider may still be at work on the prompt.")
+    expect(sheet.ended).not_to_contain_text("Nothing ran")
+    expect(sheet.ended.get_by_role("button", name="Suspected disclosure")).to_be_visible()
+
+
+def test_a_tool_call_that_no_tool_fits_is_shown_with_the_reason(sheet: Sheet, server: Server) -> None:
+    run = server.start("clumsy")
+    server.until_status(run, "completed")
+    sheet.open(run)
+
+    why = "There is no tool fetch_everything; there are: look_up."
+    expect(sheet.text).to_contain_text(f"Refused: {why}")
+    expect(sheet.call("fetch_everything")).to_contain_text("Refused")
+    expect(sheet.opened("fetch_everything")).to_contain_text(why)
+    expect(sheet.opened("fetch_everything")).to_contain_text("Nothing was begun.")
+
+
+def test_a_run_that_is_over_answers_a_question(sheet: Sheet, server: Server) -> None:
+    run = server.start("clumsy")
+    server.until_status(run, "completed")
+    sheet.open(run)
+
+    sheet.page.get_by_label("A question on the side").fill("Why?")
+    sheet.page.get_by_role("button", name="Ask", exact=True).click()
+
+    expect(sheet.panel("Ask it something")).to_contain_text("There was no such tool.")
+    sheet.shows("Completed")
 
 
 def test_a_finished_text_is_shown_as_markdown(sheet: Sheet, server: Server) -> None:
@@ -160,7 +198,7 @@ def test_an_approval_shows_its_arguments_in_full_and_is_taken(sheet: Sheet, serv
 def test_a_denied_call_is_not_made(sheet: Sheet, server: Server) -> None:
     run = server.start("asker")
     sheet.open(run)
-    sheet.needs.get_by_role("textbox").fill("not today")
+    sheet.say_a_word("not today")
 
     sheet.button("Deny it is not done, and the agent is told").click()
 
@@ -184,20 +222,19 @@ def test_every_call_opens_to_what_it_was_given_what_came_of_it_and_how_long_it_t
     working = sheet.opened("score_churn")
     expect(working).to_contain_text("Running.")
     sheet.page.get_by_role("button", name="Stop this call").click()
-    expect(sheet.call("score_churn").locator(".now").first).to_have_text("Stopped")
+    expect(sheet.call("score_churn").locator(".now").first).to_have_text("Aborted")
     assert "score ends" not in server.log(run)
 
 
 def test_partial_work_can_be_read_and_copied_while_paused(sheet: Sheet, server: Server) -> None:
     """D20, D31"""
-    run = server.start("talker")
-    server.until_saying(run)
+    run = server.talking()
     server.post(f"/api/runs/{run}/pause")
     said = server.view(run)["calls"][-1]["text"]
     sheet.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     sheet.open(run)
 
-    expect(sheet.text).to_contain_text("Paused here.")
+    expect(sheet.text).to_contain_text("Stopped here by a pause.")
     inside = sheet.opened("scripted")
     expect(inside.get_by_role("region", name="What it said")).to_have_text(said.strip())
     inside.get_by_role("button", name=re.compile("^Copy")).first.click()
@@ -290,6 +327,28 @@ def test_sub_runs_are_a_tree_and_each_has_its_own_bar(sheet: Sheet, server: Serv
     assert server.view(child)["status"] == "cancelled"
 
 
+def test_a_sub_run_that_is_not_heard_of_says_so_and_is_mended_without_a_connection_of_its_own(
+    sheet: Sheet, server: Server
+) -> None:
+    run = server.start("boss")
+    server.until_calling(run, "reader")
+    streams: list[str] = []
+    sheet.page.on("request", lambda request: streams.append(request.url) if request.url.endswith("/live") else None)
+    sheet.open(run)
+    first = sheet.subruns.locator("li[data-run]").filter(has_text="reader: Read the first book")
+    status = first.locator("checkrein-bar .status")
+    expect(status).to_have_text("Running")
+
+    asked = f"{server.url}/api/runs/{first.get_attribute('data-run')}"
+    sheet.page.route(asked, lambda route: route.abort())
+    expect(status).to_have_text("Running when last seen")
+    sheet.page.unroute(asked)
+
+    expect(status).to_have_text("Running")
+    sheet.shows("Running")
+    assert streams == [f"{server.url}/api/runs/{run}/live"]
+
+
 def test_a_failed_run_says_what_went_wrong_and_can_be_continued(sheet: Sheet, server: Server) -> None:
     run = server.start("failing")
     server.until_status(run, "failed")
@@ -300,6 +359,33 @@ def test_a_failed_run_says_what_went_wrong_and_can_be_continued(sheet: Sheet, se
     expect(sheet.step("Read the list")).to_contain_text("Done")
     expect(sheet.step("Add it up")).to_contain_text("Failed")
     expect(sheet.button("Continue from here")).to_be_visible()
+
+
+def test_a_call_that_failed_opens_to_the_place_in_its_code(sheet: Sheet, server: Server) -> None:
+    run = server.start("hostile")
+    server.until(run, lambda view: any(call["name"] == "wire" for call in view.get("calls", ())))
+    sheet.open(run)
+
+    inside = sheet.opened("break_down")
+    inside.locator("summary", has_text="Where in its code").click()
+
+    expect(inside.get_by_role("region", name="Where in its code")).to_contain_text("page_agents.py")
+    expect(inside.get_by_role("region", name="Where in its code")).to_contain_text("in break_down")
+
+
+def test_a_call_opens_to_what_its_stop_waits_for_and_what_it_could_not_stop(sheet: Sheet, server: Server) -> None:
+    run = scoring(server)
+    more = {"waits_for": "its grace, at most 5 s", "left": ["process 4711 (sleep)", "a thread"]}
+
+    def answer(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | more)
+
+    sheet.page.route(f"{server.url}/api/runs/{run}/calls/*", answer)
+    sheet.open(run)
+    inside = sheet.opened("score_churn")
+
+    expect(inside).to_contain_text("Its stop waits for its grace, at most 5 s.")
+    expect(inside.get_by_role("region", name="What could not be stopped")).to_contain_text("process 4711 (sleep)")
 
 
 def test_an_unknown_run_is_said_to_be_unknown(sheet: Sheet, server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -12,12 +13,16 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
-PATIENCE_SECONDS = 60.0
-"""How long a loaded machine may take. Nothing is expected to take that long."""
+from checkrein.cli import output
+from checkrein.cli.app import run as run_program
+from tests.support.patience import PATIENCE_SECONDS
+
 SAMPLE = Path(__file__).parent / "samples" / "work.py"
 PROGRAM = (sys.executable, "-P", "-c", "from checkrein.cli import main; main()")
 """As the installed script starts it: without the current folder on the path."""
@@ -93,15 +98,22 @@ class Started:
     def wait(self) -> int:
         until(lambda: self.process.poll() is not None, lambda: f"it does not end; so far:\n{self.text}")
         code = self.process.wait()
-        self._reader.join(timeout=5)
+        self._reader.join(timeout=30)
         return code
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._reader.join(timeout=5)
+        self._reader.join(timeout=30)
         os.close(self._source)
+
+
+def start_at(slave: int, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, at a terminal, which is closed here."""
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, **options)
+    os.close(slave)
+    return process
 
 
 class Shell:
@@ -118,26 +130,33 @@ class Shell:
 
     def do(self, *arguments: str, **variables: str) -> Done:
         """Run a command to its end."""
-        done = subprocess.run(
-            [*PROGRAM, *arguments],
-            cwd=self.folder,
-            env={**self.environment, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-        )
+        here = self._here(variables)
+        done = subprocess.run([*PROGRAM, *arguments], capture_output=True, timeout=PATIENCE_SECONDS, **here)
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def start(self, *arguments: str, **variables: str) -> Started:
-        """Start a command with its output in a pipe."""
+    def say(self, *arguments: str, **variables: str) -> Done:
+        """Run a command that imports no agent to its end, in this process: another one than whatever it is about."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            chdir(self.folder),
+            patch.dict(os.environ, {**self.environment, **variables}, clear=True),
+            patch.object(sys, "stdin", io.StringIO()),
+            patch.object(output, "_options", []),
+            patch.object(output, "_file", ["FILE"]),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = run_program([*arguments])
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def start(self, *arguments: str, before: Sequence[str] = (), **variables: str) -> Started:
+        """Start a command with its output in a pipe; with a command `before` it that executes it."""
         process = subprocess.Popen(
-            [*PROGRAM, *arguments],
-            cwd=self.folder,
-            env={**self.environment, **variables},
-            stdin=subprocess.DEVNULL,
+            [*before, *PROGRAM, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            **self._here(variables),
         )
         assert process.stdout is not None
         return self._kept(Started(process, os.dup(process.stdout.fileno())), process)
@@ -149,18 +168,13 @@ class Shell:
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        process = subprocess.Popen(
-            [*PROGRAM, *arguments],
-            cwd=self.folder,
-            env={**self.environment, "TERM": "xterm-256color", **(variables or {})},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=take_terminal,
-        )
-        os.close(slave)
+        environment = {**self.environment, "TERM": "xterm-256color", **(variables or {})}
+        command = [*PROGRAM, *arguments]
+        process = start_at(slave, command, cwd=self.folder, env=environment, preexec_fn=take_terminal)
         return self._kept(Started(process, master), process)
+
+    def _here(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        return {"cwd": self.folder, "env": {**self.environment, **variables}, "stdin": subprocess.DEVNULL}
 
     def _kept(self, started: Started, process: subprocess.Popen[bytes]) -> Started:
         if process.stdout is not None:
@@ -186,6 +200,25 @@ class Shell:
         """The process that the tool `crunch` has started."""
         until(lambda: any(word.startswith("child ") for word in self.words()))
         return int(next(word for word in self.words() if word.startswith("child ")).split()[1])
+
+    def who_wrote(self, word: str) -> int:
+        """The process that was the first to write `word`."""
+        lines = [line.split(maxsplit=2) for line in self.log.read_text().splitlines()]
+        return next(int(pid) for _, pid, written in lines if written.strip() == word)
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """The tool `send` does not finish before this block has ended."""
+        hold = self.folder / "log.hold"
+        hold.touch()
+        try:
+            yield
+        finally:
+            hold.unlink(missing_ok=True)
+
+    def let_send(self) -> None:
+        """The tool `send` finishes now."""
+        (self.folder / "log.hold").unlink()
 
     # -- what a person types most
 

@@ -6,13 +6,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
-import typer
 
-from checkrein.cli.app import COMMANDS, _name, app
-from tests.cli.shell import SAMPLE, Shell
+from checkrein.cli.app import COMMANDS, Listed
+from checkrein.cli.app import run as run_program
+from tests.cli.shell import SAMPLE, Done, Shell
+from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "command-line.md"
@@ -24,7 +27,10 @@ def test_without_arguments_it_explains_itself(shell: Shell) -> None:
     assert done.code == 0
     for head in ("Begin:", "Look:", "Steer:", "Answer:"):
         assert head in done.out
-    assert shell.do("--version").out.startswith("checkrein 0.")
+    for word in ("--version", "-V", "version"):
+        assert shell.say(word).out.startswith("checkrein 0.")
+    assert shell.say("help").out == done.out
+    assert shell.say("help", "pause").out == shell.say("pause", "--help").out
 
 
 def test_a_new_file_runs_as_it_is_and_a_cancel_takes_its_letter_back(shell: Shell) -> None:
@@ -36,7 +42,7 @@ def test_a_new_file_runs_as_it_is_and_a_cancel_takes_its_letter_back(shell: Shel
     run.until("tool       find_unpaid")
     assert (shell.folder / "drafts" / "ann.txt").exists()
 
-    cancelled = shell.do("cancel")
+    cancelled = shell.say("cancel")  # it has twelve seconds, of which a process of its own may take too many
 
     assert cancelled.lines[0].startswith("Cancelled. Stopped in ")
     assert "Undone: write_draft." in cancelled.lines
@@ -129,10 +135,39 @@ def test_the_doctor_finds_real_problems(shell: Shell) -> None:
     assert problems[1]["about"] == "sqlite:///noise.db"
 
 
+MODELS = """
+from checkrein import Agent, agent
+unknown = Agent("unknown", model="gpt-5")
+keyless = Agent("keyless", model="openai:gpt-5")
+local = Agent("local", model="ollama:llama3")
+
+@agent(model="anthropic:claude-opus-5-5")
+async def program(ctx): ...
+"""
+
+
+def test_the_doctor_resolves_models_and_looks_for_their_keys(shell: Shell) -> None:
+    """Without asking anybody: an address that nothing listens on is not noticed."""
+    (shell.folder / "asked.py").write_text(MODELS)
+    keys = {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": ""}
+
+    without = shell.do("doctor", "asked.py", "--json", **keys)
+    with_keys = shell.do("doctor", "asked.py", "--json", OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k")
+
+    def problems(done: Done) -> dict[str, str]:
+        return {one["about"]: one["what"] for one in done.json if one["level"] == "problem"}
+
+    assert problems(without).keys() == {"unknown.model", "keyless.model", "program.model"}
+    assert "does not say who provides it" in problems(without)["unknown.model"]
+    assert problems(without)["keyless.model"] == "There is no API key for openai: OPENAI_API_KEY is not set"
+    assert problems(with_keys).keys() == {"unknown.model"}
+    assert (without.code, with_keys.code) == (1, 1)
+
+
 def test_the_doctor_walks_the_chains_of_a_store(shell: Shell) -> None:
     assert shell.do("run", str(SAMPLE), "Do it.", "--agent", "quick").code == 0
 
-    done = shell.do("doctor")
+    done = shell.say("doctor")
 
     assert done.code == 0
     assert re.search(r"opens, and the chains of its runs hold \(runs: 1, events: \d+\)", done.out)
@@ -144,7 +179,7 @@ def test_the_demo_can_be_steered_from_another_terminal(shell: Shell) -> None:
     demo.until("tool       ")
     store = f"sqlite:///{shell.folder}/here/runs.db"
 
-    cancelled = shell.do("cancel", "--store", store)
+    cancelled = shell.say("cancel", "--store", store)
 
     assert demo.text.startswith("From another terminal: checkrein ps --store ")
     assert cancelled.lines[0].startswith("Cancelled. Stopped in ")
@@ -162,7 +197,7 @@ async def make():
 asyncio.run(make())
 for command in ("ps", "pause", "resume", "cancel", "approve", "resolve happened", "stops", "redirect now", "ask why"):
     run([*command.split(), "--store", "sqlite:///runs.db"])
-print(*[name for name in ("textual", "pydantic", "rich", "checkrein.agents.loop") if name in sys.modules])
+print(*[name for name in ("textual", "pydantic", "rich", "checkrein.agents.agent") if name in sys.modules])
 """
 
 
@@ -179,12 +214,15 @@ def test_verbs_load_neither_textual_nor_pydantic_nor_an_agent(shell: Shell) -> N
 # -- what is written about it
 
 
-def commands() -> dict[str, typer.core.TyperCommand]:
-    group = typer.main.get_command(app)
-    found: dict[str, typer.core.TyperCommand] = {}
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", None)
-        found |= {f"{name} {one}": part for one, part in inner.items()} if inner else {name: command}
+LISTED = [one for several in COMMANDS.values() for one in several]
+
+
+def commands() -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    for listed in LISTED:
+        command = listed.load()
+        inner = command.commands if isinstance(command, click.Group) else None
+        found |= {f"{listed.name} {one}": part for one, part in inner.items()} if inner else {listed.name: command}
     return found
 
 
@@ -208,7 +246,9 @@ def test_every_command_and_every_flag_is_documented(command: str) -> None:
             )
 
 
-_SHARED = frozenset({"--store", "--json", "--by"})
+_SHARED = frozenset(
+    {"--store", "--listen-store", "--server", "--token", "--json", "--by", "--log-level", "--log-format"}
+)
 """Explained once, for all commands."""
 
 
@@ -222,10 +262,93 @@ def test_the_page_has_no_command_or_flag_that_is_gone() -> None:
         assert set(re.findall(r"^\| `(--[\w-]+)", section(name), re.MULTILINE)) <= flags
 
 
-def test_every_command_is_under_a_head_of_the_help() -> None:
-    heads = [_name(one) for several in COMMANDS.values() for one in several]
+@pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed.name)
+def test_a_command_is_listed_under_its_name_with_the_first_sentence_of_its_help(listed: Listed) -> None:
+    command = listed.load()
 
-    assert sorted(heads) == sorted({name.partition(" ")[0] for name in commands()})
+    assert command.name == listed.name
+    assert (command.help or "").partition("\n\n")[0] == listed.help
+
+
+def test_every_command_that_a_module_has_is_listed() -> None:
+    folder = ROOT / "src" / "checkrein" / "cli" / "commands"
+    modules = {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
+    groups = [command for listed in LISTED if isinstance(command := listed.load(), click.Group)]
+    inner = [part for group in groups for part in group.commands.values()]
+    found = {
+        command.name
+        for name in modules
+        for command in vars(import_module(f"checkrein.cli.commands.{name}")).values()
+        if isinstance(command, click.Command) and command not in inner
+    }
+
+    assert {one.module for one in LISTED} == modules
+    assert found == {one.name for one in LISTED}
+
+
+def test_a_command_loads_no_other_command() -> None:
+    """So that a verb does not wait for what another command needs."""
+    code = (
+        "import sys; from checkrein.cli.app import run; run(['--help']); run(['pause', '--help']); "
+        "sys.exit(str(sorted(name for name in sys.modules if name.startswith('checkrein.cli.commands.'))))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+
+    assert done.stderr.strip() == "['checkrein.cli.commands.verbs']"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["paus"], "There is no command 'paus'. Did you mean pause or ps? See --help."),
+        (["status"], "There is no command 'status'. Did you mean ps? See --help."),
+        (["zzz"], "There is no command 'zzz'; see --help."),
+        (
+            ["kill"],
+            "There is no command 'kill'. `checkrein cancel` ends a run and all it started, and undoes what is open; "
+            "`halt` is the kill switch; see --help.",
+        ),
+        (
+            ["cancel", "--resaon", "x"],
+            "No such option '--resaon'. Did you mean one of: '--json', '--reason'? See --help.",
+        ),
+        (["token"], "Missing command; see --help."),
+        (
+            ["ps", "--limit", "x"],
+            "Invalid value for '--limit': 'x' is not a whole number from 1 to 100000; see --help.",
+        ),
+        (["pause", "--wait", "x"], "Invalid value for '--wait': 'x' is not a number from 0 to 86400; see --help."),
+        (["pause", "--wait", "nan"], "Invalid value for '--wait': 'nan' is not a number from 0 to 86400; see --help."),
+        (["pause", "--wait", "-1"], "Invalid value for '--wait': '-1' is not a number from 0 to 86400; see --help."),
+        (
+            ["serve", "a.py", "--port", "80000"],
+            "Invalid value for '--port': '80000' is not a whole number from 0 to 65535; see --help.",
+        ),
+        (
+            ["demo", "--port", "-1"],
+            "Invalid value for '--port': '-1' is not a whole number from 0 to 65535; see --help.",
+        ),
+        (
+            ["serve", "a.py", "--drivers", "0"],
+            "Invalid value for '--drivers': '0' is not a whole number from 1 to 256; see --help.",
+        ),
+        (
+            ["stops", "--limit", "0"],
+            "Invalid value for '--limit': '0' is not a whole number from 1 to 100000; see --help.",
+        ),
+        (["ps", "extra"], "Got unexpected extra argument (extra); see --help."),
+        (["redirect"], "Missing argument '[RUN] INSTRUCTION'; see --help."),
+        (["cancel", "--undo", "x"], "Invalid value for '--undo': 'x' is not one of 'open', 'all', 'none'; see --help."),
+        (["token", "create"], "Missing option '--role'. Choose from: viewer, controller, operator; see --help."),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    code = run_program(arguments)
+
+    assert (code, capsys.readouterr()) == (2, ("", f"error[usage]: {sentence}\n"))
 
 
 def test_every_code_that_the_command_line_makes_up_is_listed() -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from checkrein.cli.tokens import expiry
+from checkrein.cli.commands.token import expiry
 from checkrein.errors import WrongInput
-from checkrein.server.auth.keys import Keys
 from checkrein.server.auth.principals import Role
-from checkrein.server.auth.server_token import OPERATOR
+from checkrein.server.auth.token_store import OPERATOR, Keys
 from tests.cli.shell import SAMPLE, Shell
 
 FOLDER = Path(".checkrein") / "runs.db.access"

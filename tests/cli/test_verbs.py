@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
-import psutil
-
-from tests.cli.shell import SAMPLE, Shell, until
+from tests.cli.shell import SAMPLE, Shell, Started, until
+from tests.support.witness import is_alive
 
 
 def test_cancel_from_another_terminal_stops_the_tool_its_child_and_undoes_the_draft(shell: Shell) -> None:
@@ -26,7 +25,7 @@ def test_cancel_from_another_terminal_stops_the_tool_its_child_and_undoes_the_dr
     assert "Unknown: crunch (interrupted, may have partly happened)." in cancelled.lines
     assert any("checkrein resolve" in line for line in cancelled.lines)
     assert run.wait() == 3
-    assert not psutil.pid_exists(child)
+    assert not is_alive(child)
     assert shell.words().count("discard") == 1
     assert shell.words().count("tick") == ticks
     assert "by ann (wrong path)" in run.text
@@ -34,13 +33,14 @@ def test_cancel_from_another_terminal_stops_the_tool_its_child_and_undoes_the_dr
 
 def test_pause_waits_for_the_tool_and_resume_does_not_do_it_again(shell: Shell) -> None:
     """D20 D23 D28 D30"""
-    run = shell.run("mailer")
-    shell.saw("sending")
+    with shell.sending():
+        run = shell.run("mailer")
+        shell.saw("sending")
+        waits = shell.do("pause", "--wait", "0.1", "--json")
 
-    waits = shell.do("pause", "--wait", "0.1", "--json")
     paused = shell.do("pause")
 
-    assert waits.json[0]["waiting_for"] == "send to stop"
+    assert waits.json[0]["waiting_for"] == "send to finish"
     assert paused.lines[0].startswith("Paused. Stopped in ")
     run.until("Paused. To go on, in another terminal: checkrein resume r-")
     rows = shell.do("ps", "--json").json
@@ -58,7 +58,7 @@ def test_redirect_and_ask_reach_the_agent(shell: Shell) -> None:
     run = shell.run("slow")
     shell.saw("tick")
 
-    redirected = shell.do("redirect", "only Q3")
+    redirected = shell.say("redirect", "only Q3")
 
     assert redirected.lines[0].startswith("Redirected. Stopped in ")
     assert "The agent has the instruction." in redirected.lines
@@ -71,7 +71,7 @@ def test_a_side_question_is_answered_while_the_run_goes_on(shell: Shell) -> None
     run = shell.run("slow")
     shell.saw("tick")
 
-    answer = shell.do("ask", "How far are you?")
+    answer = shell.say("ask", "How far are you?")
 
     assert answer.out == "Only Q3, then.\n"
     run.until("answer     Only Q3, then.")
@@ -83,49 +83,61 @@ def test_an_approval_is_given_by_name_or_not_at_all(shell: Shell) -> None:
     run = shell.run("payer")
     run.until("may it call wire_money(amount=5)?")
     assert shell.words() == []
-    assert "needs you" in shell.do("ps").out
+    assert "needs you" in shell.say("ps").out
 
-    unknown = shell.do("approve", "last", "wire_mony")
-    approved = shell.do("approve", "last", "wire_money")
+    unnamed = shell.say("approve")
+    unknown = shell.say("approve", "last", "wire_mony")
+    approved = shell.say("approve", "last", "wire_money")
 
+    assert unnamed.err.startswith(
+        "error[call_not_named]: Nobody sits at a terminal, so say which call is approved: c2 (wire_money) of run r-"
+    )
     assert unknown.code == 2
     assert "error[call_not_found]" in unknown.err
     assert approved.out.startswith("Approved wire_money (call c2 of run r-")
+    assert approved.lines[1] == "  amount: 5", "what was approved is printed"
     assert run.wait() == 0
     assert shell.words() == ["wired"]
-    assert "error[nothing_waiting]" in shell.do("approve", "last").err
+    assert "error[nothing_waiting]" in shell.say("approve", "last").err
 
 
 def test_a_denied_call_never_happens(shell: Shell) -> None:
     run = shell.run("payer")
     run.until("may it call wire_money")
 
-    denied = shell.do("deny", "--note", "not today", "--json")
+    denied = shell.say("deny", "--note", "not today", "--json")
 
     assert denied.json[0]["decision"] == "denied"
     assert run.wait() == 0
     assert shell.words() == []
 
 
-def test_approve_without_a_name_finds_the_sub_run_that_waits(shell: Shell) -> None:
+def test_a_call_that_is_named_finds_the_sub_run_that_waits_for_it(shell: Shell) -> None:
     run = shell.run("boss")
-    until(lambda: "needs you" in shell.do("ps").out)
+    until(lambda: "needs you" in shell.say("ps").out)
 
-    approved = shell.do("approve")
+    approved = shell.say("approve", "wire_money")
 
     assert approved.out.startswith("Approved wire_money (call c2 of run r-"), approved.err
     assert run.wait() == 0
     assert shell.words() == ["wired"]
 
 
+def killed_while_sending(shell: Shell) -> Started:
+    with shell.sending():
+        run = shell.run("mailer")
+        shell.saw("sending")
+        run.process.send_signal(signal.SIGKILL)
+        run.wait()
+        until(lambda: not is_alive(shell.who_wrote("sending")))
+    return run
+
+
 def test_after_kill_9_a_person_may_say_what_happened_before_anybody_takes_the_run_up(shell: Shell) -> None:
     """D29: as the tutorial has it."""
-    run = shell.run("mailer")
-    shell.saw("sending")
-    run.process.send_signal(signal.SIGKILL)
-    run.wait()
+    run = killed_while_sending(shell)
 
-    resolved = shell.do("resolve", "happened", "--result", '"sent"')
+    resolved = shell.say("resolve", "happened", "--result", '"sent"')
 
     assert resolved.code == 0, resolved.err
     second = shell.start("run", str(SAMPLE), "--resume", run.run, "--plain")
@@ -135,19 +147,16 @@ def test_after_kill_9_a_person_may_say_what_happened_before_anybody_takes_the_ru
 
 def test_after_kill_9_a_person_says_what_happened_and_the_run_is_taken_up(shell: Shell) -> None:
     """D29 D30: the e-mail is in doubt, nobody sends it again, and its run goes on in another process."""
-    run = shell.run("mailer")
-    shell.saw("sending")
-    run.process.send_signal(signal.SIGKILL)
-    run.wait()
+    run = killed_while_sending(shell)
 
-    listed = shell.do("ps")
+    listed = shell.say("ps")
     left = run.run
     second = shell.start("run", str(SAMPLE), "--resume", left, "--plain", "--leave")
     assert second.wait() == 4, second.text
-    resolved = shell.do("resolve", left, "send", "happened", "--result", '"sent"')
+    resolved = shell.say("resolve", left, "send", "happened", "--result", '"sent"')
 
-    assert "a process with agent mailer" in listed.out
-    assert f"checkrein run FILE --resume {left}" in second.text
+    assert "a worker with agent mailer" in listed.out
+    assert f"checkrein run {SAMPLE} --resume {left}" in second.text
     assert resolved.code == 0, resolved.err
     assert f"Take it up with: checkrein run FILE --resume {left}" in resolved.out
     third = shell.start("run", str(SAMPLE), "--resume", "last", "--plain")
@@ -160,19 +169,19 @@ def test_resume_without_a_process_is_queued_and_says_how_to_go_on(shell: Shell) 
     """D29 D32"""
     run = shell.run("talker")
     run.until("word20")
-    shell.do("pause")
+    shell.say("pause")
     run.process.send_signal(signal.SIGTERM)
     assert run.wait() == 4
     name = run.run
 
-    resumed = shell.do("resume", name, "summarise and stop")
+    resumed = shell.say("resume", name, "summarise and stop")
 
     assert resumed.lines[0] == "Queued: no process with agent talker is running."
     assert resumed.lines[1] == f"Take it up with: checkrein run FILE --resume {name}"
     again = shell.start("run", str(SAMPLE), "--resume", name, "--plain")
     again.until("told       + summarise and stop")
     assert "error[run_driven]" in shell.do("run", str(SAMPLE), "--resume", name).err
-    assert shell.do("cancel", "--json").json[0]["status"] == "cancelled"
+    assert shell.say("cancel", "--json").json[0]["status"] == "cancelled"
     assert again.wait() == 3
 
 
@@ -181,15 +190,16 @@ def test_a_pause_that_waits_says_for_what_and_the_call_can_be_aborted(shell: She
     run = shell.run("locker")
     shell.saw("tick")
 
-    waits = shell.terminal("pause", "--wait", "2")
+    waits = shell.terminal("pause", "--wait", "300")
 
-    waits.until("… waiting for crunch to stop")
-    waits.until("It still waits for crunch to stop.")
-    assert waits.wait() == 0
-    assert shell.do("ps", "--json").json[0]["settling"] == "crunch to stop"
-    assert shell.do("abort", "last", "crunch").lines[0] == "Aborted."
+    waits.until("… waiting for crunch to finish")
+    assert "It still waits for crunch to finish." in shell.say("pause", "--wait", "0.1").out
+    assert shell.say("ps", "--json").json[0]["settling"] == "crunch to finish"
+    assert shell.say("abort", "last", "crunch").lines[0] == "Aborted."
     run.until("Paused. To go on")
-    assert shell.do("resume").code == 0
+    assert waits.wait() == 0
+    assert "Paused." in waits.text
+    assert shell.say("resume").code == 0
     assert run.wait() == 0
 
 
@@ -197,14 +207,14 @@ def test_a_left_undo_can_be_tried_again(shell: Shell) -> None:
     """D34"""
     run = shell.run("locker")
     shell.saw("tick")
-    cancelled = shell.do("cancel")
+    cancelled = shell.say("cancel")
 
     assert run.wait() == 3
     assert any(line.startswith("Left: take_lock (its undo failed") for line in cancelled.lines), cancelled.out
     hint = next(line for line in cancelled.lines if "checkrein retry-undo" in line)
-    tried = shell.do(*hint.split(": checkrein ")[1].split())
+    tried = shell.say(*hint.split(": checkrein ")[1].split())
     assert tried.out.startswith("The undo of take_lock is tried again")
-    assert "No process with agent locker is running." in tried.out
+    assert "No process is there to act on it. Take it up with: checkrein run FILE --resume r-" in tried.out
 
 
 def test_watch_shows_what_another_process_streams_and_ctrl_c_only_leaves(shell: Shell) -> None:
@@ -218,8 +228,8 @@ def test_watch_shows_what_another_process_streams_and_ctrl_c_only_leaves(shell: 
 
     assert watcher.wait() == 0
     assert run.process.poll() is None
-    shell.do("cancel")
-    after = shell.do("watch", "last", "--json")
+    shell.say("cancel")
+    after = shell.say("watch", "last", "--json")
     assert after.code == 3
     *_, last = after.json
     assert (last["type"], last["status"]) == ("result", "cancelled")
@@ -256,7 +266,7 @@ def test_what_a_model_or_a_tool_says_never_reaches_the_terminal_raw(shell: Shell
         assert raw.encode() not in terminal.raw, terminal.raw
     assert "prints" in terminal.text
     assert terminal.text.count("\\x1b]0;owned") >= 4
-    listed = shell.do("ps", "--all").out + shell.do("stops").out + shell.do("watch", "last", "--json").out
+    listed = shell.say("ps", "--all").out + shell.say("stops").out + shell.say("watch", "last", "--json").out
     assert "\x1b" not in listed
 
 
@@ -265,12 +275,12 @@ def test_stops_stand_beside_what_was_shown_and_what_was_noticed(shell: Shell) ->
     shell.run("reciter", "--leave").wait()
     talker = shell.run("talker")
     talker.until("word20")
-    shell.do("pause", "last", "--reason", "too long")
-    shell.do("cancel", "last", "--reason", "enough")
+    shell.say("pause", "last", "--reason", "too long")
+    shell.say("cancel", "last", "--reason", "enough")
 
-    everything = shell.do("stops", "--json").json
-    flagged = shell.do("stops", "--flagged", "--json").json
-    long = shell.do("stops", "--reason", "TOO LONG").out
+    everything = shell.say("stops", "--json").json
+    flagged = shell.say("stops", "--flagged", "--json").json
+    long = shell.say("stops", "--reason", "TOO LONG").out
 
     assert [stop["verb"] for stop in everything] == ["pause", "pause", "cancel"]
     assert [stop["by"] for stop in flagged] == ["checkrein"]
@@ -288,7 +298,7 @@ def test_a_run_is_named_by_the_beginning_of_its_id(shell: Shell) -> None:
     name = run.run
 
     for beginning in (name[:9], name[2:9], "last"):
-        assert name in shell.do("watch", beginning, "--plain").out
+        assert name in shell.say("watch", beginning, "--plain").out
 
 
 def test_ps_puts_what_waits_for_you_first(shell: Shell) -> None:
@@ -297,12 +307,12 @@ def test_ps_puts_what_waits_for_you_first(shell: Shell) -> None:
     talker = shell.run("talker")
     talker.until("word10")
 
-    rows = shell.do("ps").lines
+    rows = shell.say("ps").lines
 
     assert rows[0].split()[:3] == ["RUN", "STATUS", "AGENT"]
     assert "running, needs you" in rows[1]
     assert "approve wire_money (c2)" in rows[1]
     assert "talker" in rows[2]
-    ambiguous = shell.do("pause")
+    ambiguous = shell.say("pause")
     assert (ambiguous.code, "error[ambiguous_run]: Say which run: r-" in ambiguous.err) == (2, True)
-    assert shell.do("deny").out.startswith("Denied wire_money"), "only one of them waits for an answer"
+    assert shell.say("deny").out.startswith("Denied wire_money"), "only one of them waits for an answer"

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from checkrein.core.commands import Command
 from checkrein.core.conditions import Condition
-from checkrein.core.controls import controls
+from checkrein.core.consequences import controls
 from checkrein.core.decide import decide
+from checkrein.core.decide.verdict import Joined, Refusal, Verdict
 from checkrein.core.effects import AT_THE_END, EFFECT_EVENTS, Effect, evolve_effect
+from checkrein.core.enums import EffectState, Verb
 from checkrein.core.events import (
     EffectOpened,
     Event,
@@ -28,8 +30,6 @@ from checkrein.core.evolve import evolve
 from checkrein.core.orders import Order, orders
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import State
-from checkrein.core.verdict import Joined, Refusal, Verdict
-from checkrein.core.words import EffectState, Verb
 
 E = TypeVar("E", bound=Event)
 C = TypeVar("C", bound=Command)
@@ -77,6 +77,7 @@ class Record:
         self.journal: list[Event] = []
         self.ledger: dict[str, Effect] = {}
         self.held: frozenset[str] = frozenset()
+        self.below: tuple[str, ...] = ()
         self._ids: set[str] = set()
         self._state: State | None = None
         self._made = 0
@@ -106,7 +107,7 @@ class Record:
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        return orders(self.state, self.effects, at=self.at, held=self.held)
+        return orders(self.state, self.effects, at=self.at, held=self.held, below=self.below)
 
     def consequence(self, verb: Verb) -> str:
         """What the button of `verb` says."""
@@ -165,6 +166,7 @@ class Record:
             "epoch": lambda: self.state.epoch,
             "effects": lambda: self.effects,
             "held": lambda: self.held,
+            "below": lambda: self.below,
         }
         missing = usual.keys() & set(kind.__struct_fields__) - given.keys()
         return kind(**{name: usual[name]() for name in missing}, **given)

@@ -27,21 +27,11 @@ from checkrein.core.commands import (
     TripCondition,
 )
 from checkrein.core.conditions import Condition
+from checkrein.core.decide.verdict import Refusal, Verdict
 from checkrein.core.effects import Effect
-from checkrein.core.events import UNDO_PREFIX, CallAnswered, PlanPublished, StepFinished, StepStarted
-from checkrein.core.orders import (
-    Abort,
-    AnswerQuestion,
-    Deliver,
-    Hold,
-    LetGoOn,
-    Order,
-    Settle,
-    TakeAnswer,
-    UndoEffect,
-)
-from checkrein.core.verdict import Refusal, Verdict
-from checkrein.core.words import Answer, CallKind, OnPause, Outcome, Status, Undo, When
+from checkrein.core.enums import Answer, CallKind, OnPause, Outcome, Status, Undo, When
+from checkrein.core.events import UNDO_PREFIX, CallAnswered, EffectSettled, PlanPublished, StepFinished, StepStarted
+from checkrein.core.orders import Abort, AnswerQuestion, Detach, Hold, LetGoOn, Order, Settle, TakeAnswer, UndoEffect
 from tests.core.record import Record, accepted, events_of, joined, only, refusal_of
 
 __all__ = ["Story", "accepted", "events_of", "joined", "only", "refusal_of"]
@@ -92,12 +82,17 @@ class Story(Record):
     def halt(self, **given: Any) -> Verdict:
         return self.give(HaltRun, **given)
 
+    def epochs_in_flight(self) -> frozenset[int]:
+        """Those that have permitted what is in flight."""
+        return frozenset(live.epoch for live in self.state.live.values())
+
     # -- the driver
 
     def take_over(self, *, owner_dead: bool = True, **given: Any) -> Verdict:
         """A driver claims the run. What it finds in flight is in doubt; what was frozen is no longer held."""
         self.held = frozenset()
-        return self.give(TakeOver, **{"epoch": self.state.epoch + 1, "owner_dead": owner_dead} | given)
+        over = self.epochs_in_flight() if owner_dead else frozenset[int]()
+        return self.give(TakeOver, **{"epoch": self.state.epoch + 1, "over": over} | given)
 
     def model(self, call: str, **given: Any) -> Verdict:
         return self.give(StartCall, **{"call": call, "kind": CallKind.MODEL, "name": "gpt"} | given)
@@ -138,10 +133,12 @@ class Story(Record):
     def leave(self, effect: str, why: str = "the mailbox is gone") -> Verdict:
         return self.give(LeaveEffect, effect=effect, why=why)
 
-    def request(self, call: str, *, blocks: bool = True, fingerprint: str | None = None) -> Verdict:
-        return self.give(
-            RequestApproval, call=call, name=call, blocks=blocks, fingerprint=fingerprint or f"hash of {call}"
-        )
+    def keeps(self, effect: str) -> None:
+        """The author says that the effect is meant to stay (`call.settle()`)."""
+        self.append(EffectSettled(id=f"{effect} kept", at=self.at, effect=effect))
+
+    def request(self, call: str, **given: Any) -> Verdict:
+        return self.give(RequestApproval, **{"call": call, "name": call, "fingerprint": f"hash of {call}"} | given)
 
     def trip(self, refusal: Refusal) -> Verdict:
         assert refusal.trip is not None
@@ -166,7 +163,7 @@ class Story(Record):
     def drive(self, *, until: type[Order] | None = None) -> None:
         """Carry out what is due, one order after the other, until nothing is (or until one of this kind is next)."""
         for _ in range(200):
-            due = next((order for order in self.orders if not isinstance(order, Deliver)), None)
+            due = next(iter(self.orders), None)
             if due is None or (until is not None and isinstance(due, until)):
                 return
             self.carry_out(due)
@@ -176,6 +173,8 @@ class Story(Record):
         match order:
             case Abort(call):
                 events_of(self.finish(call, Outcome.ABORTED))
+            case Detach(call):
+                events_of(self.finish(call, Outcome.DETACHED))
             case Hold(call):
                 self.held |= {call}
             case LetGoOn(call):

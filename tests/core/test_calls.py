@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from checkrein.core.conditions import Usage
+from checkrein.core.enums import Answer, CallKind, Outcome, Status, Verb
 from checkrein.core.events import CallFinished, CallStarted, EffectInDoubt, RunStarted
 from checkrein.core.orders import TakeAnswer
-from checkrein.core.words import Answer, CallKind, Outcome, Status, Verb
 from tests.core.story import Story, events_of, only, refusal_of
-from tests.core.test_table import run_in
+from tests.core.test_transitions import run_in
 
 PERMITTED = {Status.RUNNING, Status.REDIRECTING}
 ASKED_AGAIN = [CallKind.MODEL, CallKind.RUN]

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from checkrein.core.conditions import Condition, Cost, Effects, Elapsed, Repeats, Tokens, ToolCalls, Turns, Usage
+from checkrein.core.enums import OnPause, Then, Verb, When
 from checkrein.core.events import ConditionTripped, VerbAccepted
-from checkrein.core.words import OnPause, Then, Verb, When
 from tests.core.story import Story, events_of, only, refusal_of
 
 
@@ -231,8 +231,26 @@ def test_a_price_that_is_not_known_can_be_told_and_stored() -> None:
     refusal = refusal_of(story.model("m2"))
     (tripped, _) = events_of(story.trip(refusal))
 
-    assert refusal.message == "Run r-1 is running: Cost(1) is reached (not known)."
+    assert refusal.message == "Run r-1 is running: Cost(1) cannot hold."
     assert msgspec.json.decode(msgspec.json.encode(tripped), type=ConditionTripped) == tripped
+
+
+def test_a_call_whose_price_nobody_knows_has_no_permit_under_a_cap_on_cost() -> None:
+    """C6: not even the first. Whoever resumes goes on without the cap."""
+    story = Story(stop_when=Cost(usd=1))
+
+    refusal = refusal_of(story.model("m1", priced=False))
+    assert refusal.trip is not None
+    assert refusal.trip.observed is None
+    (_, accepted) = events_of(story.trip(refusal))
+    assert isinstance(accepted, VerbAccepted)
+    assert accepted.needs is not None
+    assert "price of the model is not known" in accepted.needs.what
+    assert "Resume goes on without this cap." in accepted.needs.remedy
+    story.drive()
+    events_of(story.resume())
+
+    events_of(story.model("m1", priced=False))
 
 
 def test_going_on_after_a_price_that_is_not_known_is_of_use() -> None:

@@ -25,8 +25,9 @@ from checkrein.core.conditions import (
     Usage,
     caps,
     strongest,
+    tokens_left,
 )
-from checkrein.core.words import Then
+from checkrein.core.enums import Then
 
 # fmt: off
 AT_THE_CAP: Final[list[tuple[Condition, str, Spent, Spent]]] = [
@@ -193,3 +194,27 @@ def test_usage_adds_up_and_stays_estimated() -> None:
 
     assert total == Usage(turns=1, tool_calls=2, input_tokens=10, output_tokens=5, cost_usd=0.25, estimated=True)
     assert total.tokens == 15
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        (Tokens(200), 150),
+        (Tokens(200) | Tokens(100), 50),
+        (Tokens(200) & Tokens(100), 150),
+        (Tokens(200) | Turns(5), 150),
+        (Tokens(200) & Turns(5), None),
+        (Tokens(200) & Turns(1), 150),
+        (Turns(5), None),
+        (None, None),
+    ],
+)
+def test_what_is_left_of_a_cap_on_tokens_is_known_where_they_alone_trip_it(
+    condition: Condition | None, left: int | None
+) -> None:
+    """C5"""
+    spent = Spent(Usage(turns=1, input_tokens=30, output_tokens=20), 0)
+
+    assert tokens_left(condition, spent, {}) == left
+    if left is not None and isinstance(condition, Tokens):
+        assert tokens_left(condition, spent, {condition.label: 1}) == left + 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkrein.core.words import Answer, OnPause, Outcome, Undo
+from checkrein.core.enums import Answer, OnPause, Outcome, Undo
 from tests.core.story import Story, accepted, events_of, refusal_of
 from tests.core.test_effects import listed, states, undos
 
@@ -74,6 +74,21 @@ def test_a_detached_tool_may_still_act_until_it_answers() -> None:
     story.answers("upload", Outcome.COMPLETED, epoch=1)
     story.drive()
 
+    assert states(story) == {"upload": "undone"}
+
+
+@pytest.mark.parametrize("answer", [Answer.HAPPENED, Answer.UNDO])
+def test_a_persons_word_does_not_have_a_detached_tool_undone_while_it_goes_on(answer: Answer) -> None:
+    story = Story()
+    events_of(story.tool("upload", effect=True))
+    events_of(story.cancel())
+    events_of(story.finish("upload", Outcome.DETACHED, left=("task upload",)))
+
+    events_of(story.resolve("upload", answer))
+
+    assert refusal_of(story.undo("upload")).code == "not_due"
+    story.answers("upload", Outcome.DETACHED, epoch=1)
+    story.drive()
     assert states(story) == {"upload": "undone"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkrein.core.commands import SettleEffect
+from checkrein.core.enums import EffectState, Outcome, Undo
 from checkrein.core.events import (
     CallFinished,
     CallStarted,
@@ -16,7 +16,6 @@ from checkrein.core.events import (
     Event,
 )
 from checkrein.core.orders import Settle, UndoEffect
-from checkrein.core.words import EffectState, Outcome, Undo
 from tests.core.story import Story, accepted, events_of, only, refusal_of
 
 DONE = ("session", "lock", "draft")
@@ -116,7 +115,7 @@ def test_a_cancel_undoes_what_it_was_asked_to(undo: Undo, after: dict[str, str])
     """D33"""
     story = Story()
     story.did("kept", "draft")
-    events_of(story.give(SettleEffect, effect="kept"))
+    story.keeps("kept")
     events_of(story.tool("lock", effect=True))
 
     cancel = accepted(story.cancel(undo))
@@ -136,15 +135,6 @@ def test_an_effect_without_an_undo_is_named_as_left() -> None:
 
     assert listed(story, cancel) == {"sent": "left"}
     assert refusal_of(story.retry_undo("sent")).code == "nothing_to_undo"
-
-
-def test_only_an_open_effect_can_be_settled_by_its_author() -> None:
-    story = Story()
-    story.did("draft")
-    events_of(story.give(SettleEffect, effect="draft"))
-
-    assert refusal_of(story.give(SettleEffect, effect="draft")).code == "nothing_to_settle"
-    assert refusal_of(story.give(SettleEffect, effect="nothing")).code == "nothing_to_settle"
 
 
 # -- what could not be undone
@@ -241,7 +231,7 @@ def test_a_halt_leaves_what_was_in_flight_in_doubt(owner_dead: bool) -> None:
     story = Story()
     events_of(story.tool("send", effect=True))
 
-    events_of(story.halt(owner_dead=owner_dead))
+    events_of(story.halt(over=story.epochs_in_flight() if owner_dead else frozenset()))
 
     assert story.status == "killed"
     assert only(CallFinished, tuple(story.journal)).owner_dead is owner_dead

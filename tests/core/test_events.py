@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from checkrein.core import events
 from checkrein.core.effects import EFFECT_EVENTS
+from checkrein.core.enums import CallKind, Outcome, Status, Verb
 from checkrein.core.events import (
     AFTER_THE_END,
     DECIDING,
@@ -28,7 +29,6 @@ from checkrein.core.events import (
     VerbSettled,
     is_taken_after_the_end,
 )
-from checkrein.core.words import CallKind, Outcome, Status
 
 DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(reduce(or_, EVENTS))
 TYPES: Final = """
@@ -56,6 +56,8 @@ def sample(of: inspect.Type) -> Any:
             return list(cls)[-1]
         case inspect.VarTupleType(item):
             return (sample(item), sample(item))
+        case inspect.TupleType(items):
+            return tuple(sample(item) for item in items)
         case inspect.RawType():
             return msgspec.Raw(b'{"to": "ann", "n": 1.5}')
         case inspect.StrType():
@@ -101,7 +103,7 @@ def test_an_event_says_its_type_who_made_it_and_when(kind: type[Event]) -> None:
 
 
 def test_there_are_the_event_types_that_the_design_names_and_no_others() -> None:
-    also = {"version.chosen", "call.checked", "check.asked"}
+    also = {"version.chosen", "call.checked", "check.asked", "stop.delayed", "verb.joined", "clock.set", "call.reused"}
     assert {tag(kind) for kind in EVENTS} == set(re.findall(r"\w+\.\w+", TYPES)) | also
     assert len(EVENTS) == len({tag(kind) for kind in EVENTS})
 
@@ -124,7 +126,8 @@ def test_what_happened_is_a_fact() -> None:
     assert facts == {
         "run.created", "plan.published", "step.started", "step.finished", "call.finished", "call.answered",
         "effect.settled", "effect.undone", "effect.in_doubt", "effect.left", "reason.added", "watcher.flagged",
-        "retry.scheduled", "version.chosen", "call.checked", "check.asked",
+        "retry.scheduled", "version.chosen", "call.checked", "check.asked", "stop.delayed", "verb.joined",
+        "clock.set", "call.reused",
     }  # fmt: skip
 
 
@@ -148,10 +151,13 @@ def test_after_the_end_a_run_takes_only_undos_answers_and_reasons() -> None:
         assert is_taken_after_the_end(sample(inspect.type_info(kind))) is (kind in AFTER_THE_END)
     for of in CallKind:
         permit = CallStarted(id="p", at=0, call="c", kind=of, name="n", epoch=1)
-        assert is_taken_after_the_end(permit) is (of is CallKind.UNDO)
-    for call in ("undo:draft", "draft"):
+        assert is_taken_after_the_end(permit) is (of in (CallKind.UNDO, CallKind.ASK))
+    for call in ("undo:draft", "ask:1", "draft"):
         finished = CallFinished(id="f", at=0, call=call, outcome=Outcome.COMPLETED)
-        assert is_taken_after_the_end(finished) is call.startswith("undo:")
+        assert is_taken_after_the_end(finished) is (call != "draft")
+    for verb in Verb:
+        accepted = VerbAccepted(id="v", at=0, verb=verb, status=Status.COMPLETED, by="ann")
+        assert is_taken_after_the_end(accepted) is (verb is Verb.ASK)
 
 
 def test_the_ledger_follows_exactly_the_events_that_name_an_effect() -> None:

@@ -12,35 +12,13 @@ from typing import Any, Final, TypeVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkrein.core.commands import (
-    AbortCall,
-    ApproveCall,
-    AskRun,
-    CancelRun,
-    Command,
-    DenyCall,
-    FinishCall,
-    FinishRun,
-    HaltRun,
-    LeaveEffect,
-    PauseRun,
-    RedirectRun,
-    RequestApproval,
-    ResolveCall,
-    ResumeRun,
-    RetryUndo,
-    SettleEffect,
-    SettleVerb,
-    StartCall,
-    StartUndo,
-    TripCondition,
-)
+from checkrein.core import commands as c
 from checkrein.core.conditions import Condition, Elapsed, Repeats, Trip, Turns, Usage
 from checkrein.core.effects import Effect
-from checkrein.core.events import CallStarted, Need
-from checkrein.core.orders import AnswerQuestion, Deliver
-from checkrein.core.words import Answer, CallKind, OnPause, Outcome, Status, Then, Undo, When
-from tests.core.nonsense import Anything
+from checkrein.core.enums import Answer, CallKind, OnPause, Outcome, Status, Then, Undo, When
+from checkrein.core.events import CallStarted, Json, Need
+from checkrein.core.orders import AnswerQuestion
+from tests.core.strategies import Anything
 
 T = TypeVar("T")
 
@@ -79,50 +57,55 @@ class Choices:
 # -- people
 
 
-def person(run: Anything, choose: Choices, kind: type[Command], **given: Any) -> None:
+def person(run: Anything, choose: Choices, kind: type[c.Command], **given: Any) -> None:
     expected = choose.of([1, run.state.status_seq]) if choose.rarely() else None
     run.give(kind, expected_seq=expected, **given)
 
 
 def pause(run: Anything, choose: Choices) -> None:
     needs = Need(code="key", what="401") if choose.rarely() else None
-    person(run, choose, PauseRun, needs=needs, resumes_itself=choose.rarely())
+    person(run, choose, c.PauseRun, needs=needs, resumes_itself=choose.rarely())
 
 
 def resume(run: Anything, choose: Choices) -> None:
-    person(run, choose, ResumeRun, instruction=choose.of([None, *WORDS]), driven=not choose.rarely())
+    person(run, choose, c.ResumeRun, instruction=choose.of([None, *WORDS]), driven=not choose.rarely())
 
 
 def redirect(run: Anything, choose: Choices) -> None:
-    person(run, choose, RedirectRun, instruction=choose.of(WORDS), when=choose.of(When), driven=not choose.rarely())
+    person(run, choose, c.RedirectRun, instruction=choose.of(WORDS), when=choose.of(When), driven=not choose.rarely())
 
 
 def cancel(run: Anything, choose: Choices) -> None:
-    person(run, choose, CancelRun, undo=choose.of(Undo))
+    person(run, choose, c.CancelRun, undo=choose.of(Undo))
 
 
 def halt(run: Anything, choose: Choices) -> None:
-    person(run, choose, HaltRun, owner_dead=choose.yes())
+    person(run, choose, c.HaltRun, over=run.epochs_in_flight() if choose.yes() else frozenset())
 
 
 def ask(run: Anything, choose: Choices) -> None:
-    person(run, choose, AskRun, question=choose.of(WORDS))
+    person(run, choose, c.AskRun, question=choose.of(WORDS))
 
 
 def abort(run: Anything, choose: Choices) -> None:
-    person(run, choose, AbortCall, call=choose.name(run.state.live))
+    person(run, choose, c.AbortCall, call=choose.name(run.state.live))
 
 
 def approve(run: Anything, choose: Choices) -> None:
-    person(run, choose, choose.of([ApproveCall, DenyCall]), call=choose.name(run.state.approvals))
+    call = choose.name(run.state.approvals)
+    if choose.of([True, False]):
+        person(run, choose, c.DenyCall, call=call)
+    else:
+        edited = choose.of([{}, {"arguments": Json(b"{}"), "edited": "another hash"}])
+        person(run, choose, c.ApproveCall, call=call, always=choose.of([False, True]), **edited)
 
 
 def resolve(run: Anything, choose: Choices) -> None:
-    person(run, choose, ResolveCall, call=choose.name([*run.state.doubts, *run.ledger]), answer=choose.of(Answer))
+    person(run, choose, c.ResolveCall, call=choose.name([*run.state.doubts, *run.ledger]), answer=choose.of(Answer))
 
 
 def retry_undo(run: Anything, choose: Choices) -> None:
-    person(run, choose, RetryUndo, effect=choose.name(run.ledger))
+    person(run, choose, c.RetryUndo, effect=choose.name(run.ledger))
 
 
 # -- the program
@@ -131,7 +114,7 @@ def retry_undo(run: Anything, choose: Choices) -> None:
 def begin_a_call(run: Anything, choose: Choices) -> None:
     kind = choose.of([CallKind.TOOL, CallKind.MODEL, CallKind.TOOL, CallKind.RUN])
     run.give(
-        StartCall,
+        c.StartCall,
         call=f"{kind.value}{len(run.journal)}",
         kind=kind,
         name=kind.value,
@@ -153,39 +136,42 @@ def begin_a_call_again(run: Anything, choose: Choices) -> None:
     kind = CallKind.MODEL if call.startswith("model") else CallKind.TOOL
     attempt = choose.of([state.attempt_due(call), 1, 2])
     given = {"idempotent": choose.yes(), "opens": choose.of(OPENS), "fingerprint": "x"}
-    run.give(StartCall, call=call, kind=kind, name=kind.value, attempt=attempt, **given)
+    run.give(c.StartCall, call=call, kind=kind, name=kind.value, attempt=attempt, **given)
 
 
 def begin_an_answer(run: Anything, choose: Choices) -> None:
     due = [order for order in run.orders if isinstance(order, AnswerQuestion)]
     order = choose.of([*due, None])
     if order is not None:
-        run.give(StartCall, call=order.verb.call, attempt=order.attempt, kind=CallKind.ASK, name="gpt")
+        run.give(c.StartCall, call=order.verb.call, attempt=order.attempt, kind=CallKind.ASK, name="gpt")
 
 
 def finish_a_call(run: Anything, choose: Choices) -> None:
     call, outcome = choose.name(run.state.live), choose.of(Outcome)
     usage = Usage(output_tokens=3, cost_usd=None if choose.rarely() else 0.25)
-    run.give(FinishCall, call=call, outcome=outcome, usage=usage, chars=4, tokens_after_stop=1)
+    run.give(c.FinishCall, call=call, outcome=outcome, usage=usage, chars=4, tokens_after_stop=1)
 
 
 def request_approval(run: Anything, choose: Choices) -> None:
     call = f"tool{len(run.journal)}"
-    run.give(RequestApproval, call=call, name="pay", blocks=choose.yes(), fingerprint=choose.of("xy"))
+    run.give(c.RequestApproval, call=call, name="pay", blocks=choose.yes(), fingerprint=choose.of("xy"))
 
 
 def settle_or_leave_an_effect(run: Anything, choose: Choices) -> None:
     effect = choose.name(run.ledger)
-    run.give(LeaveEffect, effect=effect, why="gone") if choose.yes() else run.give(SettleEffect, effect=effect)
+    if choose.yes():
+        run.give(c.LeaveEffect, effect=effect, why="gone")
+    elif f"{effect} kept" not in {event.id for event in run.journal}:
+        run.keeps(effect)
 
 
 def trip(run: Anything, choose: Choices) -> None:
-    run.give(TripCondition, trip=Trip("Turns(4)", choose.of([4, None]), 4, choose.of(Then)))
+    run.give(c.TripCondition, trip=Trip("Turns(4)", choose.of([4, None]), 4, choose.of(Then)))
 
 
 def end(run: Anything, choose: Choices) -> None:
     status = choose.of([Status.COMPLETED, Status.FAILED, *Status])
-    run.give(FinishRun, status=status, undelivered_ok=choose.yes())
+    run.give(c.FinishRun, status=status, undelivered_ok=choose.yes())
 
 
 # -- drivers
@@ -197,12 +183,12 @@ def take_over(run: Anything, choose: Choices) -> None:
 
 
 def undo(run: Anything, choose: Choices) -> None:
-    run.give(StartUndo, effect=choose.name(run.ledger), epoch=run.state.epoch - choose.rarely())
+    run.give(c.StartUndo, effect=choose.name(run.ledger), epoch=run.state.epoch - choose.rarely())
 
 
 def settle(run: Anything, choose: Choices) -> None:
     accepted = choose.name(verb.id for verb in run.state.verbs)
-    run.give(SettleVerb, accepted=accepted, held=choose.of([run.held, frozenset(run.state.live)]))
+    run.give(c.SettleVerb, accepted=accepted, held=choose.of([run.held, frozenset(run.state.live)]))
 
 
 def a_former_owner_answers(run: Anything, choose: Choices) -> None:
@@ -214,7 +200,7 @@ def a_former_owner_answers(run: Anything, choose: Choices) -> None:
 
 def do_as_ordered(run: Anything, choose: Choices) -> None:
     for _ in range(choose.of([1, 2, 5])):
-        due = [order for order in run.orders if not isinstance(order, Deliver)]
+        due = run.orders
         if due and run.status != "queued":
             run.carry_out(choose.of(due))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from checkrein.core.enums import CallKind, OnPause, Outcome, Verb
 from checkrein.core.events import CallFinished, CallStarted, InstructionDelivered
-from checkrein.core.orders import Abort, Hold, LetGoOn, Settle
-from checkrein.core.words import CallKind, OnPause, Outcome, Verb
+from checkrein.core.orders import Abort, Hold, LetGoOn, Settle, orders
 from tests.core.story import Story, accepted, events_of, only, refusal_of
 
 
@@ -33,7 +33,7 @@ def test_a_pause_waits_for_a_tool_that_must_finish_and_takes_its_result() -> Non
     pause = accepted(story.pause())
 
     assert story.orders == ()
-    assert refusal_of(story.settle(pause)).message == "Run r-1 is pausing: pause waits for score to stop."
+    assert refusal_of(story.settle(pause)).message == "Run r-1 is pausing: pause waits for score to finish."
     events_of(story.finish("score"))
     story.drive()
 
@@ -72,6 +72,19 @@ def test_a_call_that_is_held_counts_as_stopped_and_goes_on_after_the_resume(kind
     story.drive()
     assert story.receipt(resume).status == "running"
     events_of(story.finish("train"))
+
+
+def test_a_call_that_was_told_to_hold_and_did_not_before_the_resume_is_told_to_go_on() -> None:
+    """It would hold when it can, and nobody would let it go on then."""
+    story = Story()
+    events_of(story.tool("train", kind=CallKind.RUN, on_pause=OnPause.HOLD))
+    events_of(story.pause())
+    told = frozenset({"train"})
+    assert LetGoOn("train") not in orders(story.state, told_to_hold=told)
+
+    events_of(story.resume())
+
+    assert LetGoOn("train") in orders(story.state, told_to_hold=told)
 
 
 def test_the_crash_of_a_held_call_is_in_doubt() -> None:
@@ -173,8 +186,8 @@ def test_the_instruction_of_a_redirect_is_kept_over_a_pause() -> None:
     assert story.receipt(redirect).delivered is True
 
 
-def test_an_instruction_of_a_resume_that_replaces_one_does_not_count_as_its_delivery() -> None:
-    """The newer wins, both are logged: the receipt of the older one must not say that the agent got it."""
+def test_an_instruction_of_a_resume_is_given_after_the_one_that_was_not_given_yet() -> None:
+    """What was acknowledged adds up, and each of them learns that the agent got it."""
     story = Story()
     older = accepted(story.redirect("only Q3"))
     events_of(story.pause())
@@ -184,8 +197,9 @@ def test_an_instruction_of_a_resume_that_replaces_one_does_not_count_as_its_deli
     delivery = events_of(story.model("m1", delivers=True))
     story.drive()
 
-    assert only(InstructionDelivered, delivery).accepted == newer
-    assert story.receipt(older).delivered is False
+    assert [event.accepted for event in delivery if isinstance(event, InstructionDelivered)] == [older, newer]
+    assert story.receipt(older).delivered is True
+    assert story.receipt(newer).delivered is True
 
 
 def test_a_call_that_a_pause_is_stopping_can_be_aborted_for_good() -> None:

@@ -7,9 +7,10 @@ import json
 import msgspec
 import pytest
 
+from checkrein.core.conditions import Usage
+from checkrein.core.enums import CallKind, OnPause, Outcome, Undo, Verb
 from checkrein.core.events import VerbAccepted, VerbSettled
 from checkrein.core.receipts import Receipt
-from checkrein.core.words import CallKind, OnPause, Outcome, Undo, Verb
 from tests.core.story import Story, accepted, events_of, refusal_of
 
 
@@ -167,13 +168,43 @@ def test_every_verb_that_is_pending_at_the_end_is_settled_with_it() -> None:
     """P4: completion settles what it overtook."""
     story = Story()
     redirect = accepted(story.redirect())
-    ask = accepted(story.ask())
 
     events_of(story.complete(undelivered_ok=True))
 
-    assert story.receipt(redirect).status == story.receipt(ask).status == "completed"
+    assert story.receipt(redirect).status == "completed"
     assert {e.id for e in story.all(VerbAccepted)} == {e.accepted for e in story.all(VerbSettled)}
     assert story.state.verbs == ()
+
+
+def test_a_run_does_not_end_before_the_question_it_was_asked_has_its_answer() -> None:
+    story = Story()
+    ask = accepted(story.ask())
+    assert refusal_of(story.complete()).code == "question_pending"
+    events_of(story.model(f"ask:{ask}", kind=CallKind.ASK))
+    events_of(story.finish(f"ask:{ask}"))
+    assert refusal_of(story.complete()).code == "question_pending"
+
+    events_of(story.settle(ask, answer="about half"))
+    events_of(story.complete())
+
+    assert story.receipt(ask).answer == "about half"
+
+
+def test_a_model_that_had_said_nothing_is_closed_at_our_end_and_no_more_is_known() -> None:
+    """D2: only what had begun to answer, or was never asked, is known to be over."""
+    story = Story()
+    events_of(story.model("m1"))
+    events_of(story.model("m2"))
+    events_of(story.model("m3"))
+    cancel = accepted(story.cancel())
+    events_of(story.finish("m1", Outcome.ABORTED, usage=Usage(input_tokens=900, estimated=True)))
+    events_of(story.finish("m2", Outcome.ABORTED, usage=Usage(input_tokens=900, output_tokens=3, estimated=True)))
+    events_of(story.finish("m3", Outcome.ABORTED))
+
+    events_of(story.settle(cancel))
+
+    said = {call.id: call.before_first_token for call in story.receipt(cancel).calls}
+    assert said == {"m1": True, "m2": False, "m3": False}
 
 
 def test_a_receipt_has_the_fields_that_the_design_names() -> None:

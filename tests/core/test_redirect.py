@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from checkrein.core.enums import Outcome, Verb, When
 from checkrein.core.events import CallStarted, InstructionDelivered, RunFinished, VerbAccepted, VerbSettled
-from checkrein.core.orders import Abort, Deliver, UndoEffect
-from checkrein.core.words import Outcome, Verb, When
+from checkrein.core.orders import Abort, UndoEffect
 from tests.core.story import Story, accepted, events_of, only, refusal_of
 
 
@@ -23,6 +23,16 @@ def test_a_redirect_now_stops_everything_in_flight_before_anything_else_begins()
     story.drive()
     assert not any(isinstance(order, Abort) for order in story.orders)
     events_of(story.model("m2", delivers=True))
+
+
+def test_a_call_that_was_asked_for_before_a_redirect_does_not_begin_without_its_instruction() -> None:
+    """Nothing was in flight, so nothing is stopped: the agent would go on as if nobody had said anything."""
+    story = Story()
+    events_of(story.redirect(when=When.NOW))
+
+    assert refusal_of(story.model("m1", carries=True)).code == "not_now"
+    events_of(story.model("m1", carries=True, delivers=True))
+    events_of(story.model("m2", carries=True))
 
 
 def test_a_redirect_at_the_next_step_lets_the_calls_in_flight_finish() -> None:
@@ -61,7 +71,7 @@ def test_a_tool_that_finishes_although_it_was_redirected_is_kept() -> None:
 
     events_of(story.finish("lock", Outcome.COMPLETED))
 
-    assert [type(order) for order in story.orders] == [Deliver]
+    assert story.orders == ()
     assert story.ledger["lock"].state == "open"
 
 
@@ -74,7 +84,7 @@ def test_the_instruction_is_given_only_when_what_was_interrupted_is_undone() -> 
     assert [type(order) for order in story.orders] == [UndoEffect]
     assert refusal_of(story.model("m1", delivers=True)).code == "not_now"
     story.drive()
-    assert [type(order) for order in story.orders] == [Deliver]
+    events_of(story.model("m1", delivers=True))
 
 
 def test_an_instruction_and_the_call_that_carries_it_are_one_append() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from checkrein.core.conditions import RECENT_CALLS, Usage
-from checkrein.core.words import Outcome
+from checkrein.core.enums import Outcome
 from tests.core.story import Story, events_of
 
 SAME: Final = 64

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from checkrein.core.events import Need, VerbAccepted
+from checkrein.core.enums import CallKind, Outcome, Undo, Verb, When
+from checkrein.core.events import HELD_PREFIX, Need, VerbAccepted
 from checkrein.core.orders import AnswerQuestion
-from checkrein.core.words import CallKind, Outcome, Undo, Verb, When
 from tests.core.story import Story, accepted, events_of, joined, refusal_of
 
 
@@ -37,10 +39,7 @@ def test_a_second_cancel_gets_the_receipt_of_the_first_before_and_after_it_settl
     assert story.receipt(first).status == "cancelled"
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(Undo.ALL, Undo.OPEN), (Undo.ALL, Undo.NONE), (Undo.OPEN, Undo.NONE)],
-)
+@pytest.mark.parametrize(("first", "second"), [(Undo.ALL, Undo.OPEN), (Undo.ALL, Undo.NONE), (Undo.OPEN, Undo.NONE)])
 def test_a_cancel_that_wants_less_undone_replaces_the_earlier_one(first: Undo, second: Undo) -> None:
     story = Story()
     story.did("draft")
@@ -56,8 +55,7 @@ def test_a_cancel_that_wants_less_undone_replaces_the_earlier_one(first: Undo, s
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [(Undo.OPEN, Undo.OPEN), (Undo.OPEN, Undo.ALL), (Undo.NONE, Undo.ALL), (Undo.NONE, Undo.OPEN)],
+    ("first", "second"), [(Undo.OPEN, Undo.OPEN), (Undo.OPEN, Undo.ALL), (Undo.NONE, Undo.ALL), (Undo.NONE, Undo.OPEN)]
 )
 def test_a_cancel_that_wants_as_much_or_more_undone_joins_the_earlier_one(first: Undo, second: Undo) -> None:
     story = Story()
@@ -105,6 +103,68 @@ def test_the_pause_of_a_shutdown_does_not_take_over_from_that_of_a_person() -> N
 
     assert joined(story.pause(by="checkrein", resumes_itself=True)) == person
     assert not story.state.resumes_itself
+
+
+HELD = f"{HELD_PREFIX}1"
+"""The id of a pause that was passed on from a parent."""
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_the_pause_of_a_person_takes_over_from_that_of_a_parent(settled: bool) -> None:
+    """What was acknowledged is kept: the run is not resumed with its parent any more."""
+    story = Story()
+    events_of(story.tool("score"))
+    assert accepted(story.pause(id=HELD, by="ann")) == HELD
+    if settled:
+        events_of(story.finish("score"))
+        story.drive()
+    assert story.state.is_held
+
+    person = accepted(story.pause(by="bob"))
+
+    assert not story.state.is_held
+    assert joined(story.pause(by="cyd")) == person, "from then on it is in force as any other"
+    if not settled:
+        events_of(story.finish("score"))
+    story.drive()
+    assert story.status == "paused"
+    assert story.receipt(HELD).superseded_by == (None if settled else person)
+    assert story.receipt(person).by == "bob"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"id": f"{HELD_PREFIX}2", "by": "bob"},
+        {"by": "checkrein", "resumes_itself": True},
+        {"by": "checkrein", "needs": Need(code="credentials", what="401", remedy="Set the key.")},
+    ],
+    ids=["another parent's", "a shutdown's", "the runtime's"],
+)
+def test_no_other_pause_takes_over_from_that_of_a_parent(given: dict[str, Any]) -> None:
+    story = Story()
+    events_of(story.pause(id=HELD, by="ann"))
+
+    assert joined(story.pause(**given)) == HELD
+    assert story.state.is_held
+
+
+def test_the_pause_of_a_parent_does_not_take_over_from_that_of_a_person() -> None:
+    story = Story()
+    person = accepted(story.pause(by="bob"))
+
+    assert joined(story.pause(id=HELD, by="ann")) == person
+    assert not story.state.is_held
+
+
+def test_a_run_that_was_resumed_is_not_held_any_more() -> None:
+    story = Story()
+    events_of(story.pause(id=HELD, by="ann"))
+    story.drive()
+
+    events_of(story.resume())
+
+    assert not story.state.is_held
 
 
 def test_a_pause_with_a_need_makes_the_run_wait_until_it_is_resumed() -> None:
@@ -273,3 +333,31 @@ def test_the_reason_of_a_stop_is_kept_with_it() -> None:
 
     (stop,) = story.all(VerbAccepted)
     assert (stop.by, stop.reason, stop.at, stop.asked_at) == ("ann", "reciting its instructions", 1000.0, 999.5)
+
+
+@pytest.mark.parametrize("verb", ["resume", "redirect", "approve", "deny"])
+def test_who_wants_more_of_a_run_that_is_over_is_told_how_to_go_on(verb: str) -> None:
+    story = Story()
+    events_of(story.complete())
+    ask = {"approve": lambda: story.approve("c1"), "deny": lambda: story.deny("c1")}
+
+    refusal = refusal_of(ask.get(verb, getattr(story, verb))())
+
+    assert refusal.code == "finished"
+    assert 'checkrein run FILE "…" --continue r-1' in refusal.message
+    assert "to stop" not in refusal.message
+
+
+def test_a_question_to_a_run_that_was_stopped_is_told_how_to_go_on() -> None:
+    story = Story()
+    events_of(story.cancel())
+    story.drive()
+
+    assert "--continue r-1" in refusal_of(story.ask()).message
+
+
+def test_who_wants_to_stop_a_run_that_is_over_is_told_that_there_is_nothing_to_stop() -> None:
+    story = Story()
+    events_of(story.complete())
+
+    assert refusal_of(story.cancel()).message.endswith("there was nothing left to stop.")

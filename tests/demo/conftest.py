@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from checkrein.demo import data
+from tests.support.patient_verbs import patient_verbs
+
+__all__ = ["patient_verbs"]
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from checkrein.demo import witness
+from checkrein.demo import data
 from checkrein.demo.tools import MEMO, OUTBOX, SENT
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def log(folder: Path) -> list[str]:
-    return [entry.what for entry in witness.entries(folder)]
+    return [entry.what for entry in data.entries(folder)]
 
 
 def times(folder: Path, what: str) -> int:
@@ -30,7 +31,7 @@ def memo(folder: Path) -> str:
     return (folder / MEMO).read_text()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)

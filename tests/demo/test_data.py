@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkrein.demo import data
-from checkrein.demo.scoring import score_churn
+from checkrein.demo.churn_score import score_churn
 
 DUMP = "import sys; from pathlib import Path; from checkrein.demo import data; data.make(Path(sys.argv[1]))"
 QUARTERS = {"Q3": ("07", "08", "09"), "Q4": ("10", "11", "12")}

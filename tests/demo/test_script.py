@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkrein.demo.script import think
+from checkrein.control.agent_card import card_of
+from checkrein.demo import GOALS, agent
+from checkrein.demo.model import Wish, hear, think
 from checkrein.demo.tools import TOOLS
 from checkrein.models import Assistant, Message, Note, Request, ToolCall, ToolResult, Turn, User
 from checkrein.models.history import SENTENCES, Fate, repair, result_of
@@ -185,6 +187,7 @@ def test_an_e_mail_is_sent_only_when_asked_for_and_only_once() -> None:
         "send_email",
         {
             "data": "data",
+            "to": "account-team@example.com",
             "draft": "draft-1",
             "text": "Of 240 customers, 1 look likely to leave next quarter; they pay 100 € a month. "
             "Talk first to Amber Foods.",
@@ -237,3 +240,13 @@ def test_a_side_question_is_answered_from_what_is_known_and_asks_for_no_tool(don
 
 def test_the_sentence_by_which_it_knows_undone_work_is_that_of_the_history() -> None:
     assert SENTENCES[Fate.UNDONE] == "This was done and then undone."
+
+
+def test_each_goal_that_the_page_offers_asks_for_something_else_that_the_model_understands() -> None:
+    wishes = [hear(goal, Wish()) for goal in GOALS]
+
+    assert wishes == [Wish(), Wish(country="France", mail=True), Wish(quarter="Q3")]
+
+
+def test_the_page_is_given_the_goals_to_click(tmp_path: Path) -> None:
+    assert card_of(agent(tmp_path, pace=0)).goals == GOALS

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checkrein.calls.imports import Target, load
 from checkrein.demo import tools
 from tests.demo.looking import drafts, log, memo, sent, times
 
@@ -55,11 +56,21 @@ def test_a_draft_is_discarded_by_the_key_of_its_call_and_only_once(
 def test_a_draft_that_is_sent_is_a_draft_no_more(folder: Path) -> None:
     draft = tools.create_draft(str(folder), to="a@example.com", subject="Hello")
 
-    tools.send_email(str(folder), draft, "It is done.")
+    tools.send_email(str(folder), "a@example.com", draft, "It is done.")
 
     assert drafts(folder) == []
     assert sent(folder) == ["To: a@example.com\nSubject: Hello\n\nIt is done.\n"]
     assert log(folder) == ["draft made", "E-MAIL SENT"]
+
+
+def test_a_draft_goes_to_nobody_but_whom_a_person_consented_to(folder: Path) -> None:
+    draft = tools.create_draft(str(folder), to="a@example.com", subject="Hello")
+
+    with pytest.raises(ValueError, match="not addressed"):
+        tools.send_email(str(folder), "b@example.com", draft, "It is done.")
+
+    assert sent(folder) == []
+    assert tools.send_email.what(b'{"to": "a@example.com"}') == "the e-mail to “a@example.com”"
 
 
 def test_the_memo_lists_its_customers_by_name(folder: Path) -> None:
@@ -75,3 +86,9 @@ def test_every_irreversible_looking_tool_can_be_undone_or_says_that_it_cannot() 
     for tool in tools.TOOLS:
         assert tool.undo is not None or tool.effect != "unknown", tool.name
     assert [tool.name for tool in tools.TOOLS if tool.approval] == ["send_email"]
+
+
+@pytest.mark.parametrize("name", ["release_lock", "discard_draft", "take_lock", "create_draft", "send_email"])
+def test_what_a_store_of_an_older_demo_names_is_still_found_where_it_says(name: str) -> None:
+    """An undo is recorded as the path of a function, and looked up by whoever takes the run over."""
+    assert callable(load(Target("checkrein.demo.tools", name)))

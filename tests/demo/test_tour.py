@@ -14,15 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from checkrein.core.enums import EffectState, Status, Verb
 from checkrein.core.receipts import ChangedEffect, Receipt
 from checkrein.core.state import State
-from checkrein.core.words import EffectState, Status, Verb
-from checkrein.demo.acts import Half
-from checkrein.demo.columns import Column, Line, side_by_side
-from checkrein.demo.crash import Crash
-from checkrein.demo.scoring import score_churn
-from checkrein.demo.tour import ONCE, claims, summary
-from checkrein.demo.witness import Entry
+from checkrein.demo.churn_score import score_churn
+from checkrein.demo.data import Entry
+from examples.tour.acts import ROOT, Half
+from examples.tour.columns import Column, Line, side_by_side
+from examples.tour.crash import Crash
+from examples.tour.tour import ONCE, claims, summary
 from tests.demo.looking import log, until
 
 
@@ -31,7 +31,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str], lis
     """What it answered, what it showed, and what was left of it in the process table and on the disk."""
     folder = tmp_path_factory.mktemp("tour")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "checkrein.demo", "--fast"],
+        [sys.executable, "-W", "error", "-m", "examples.tour", "--fast"],
+        cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,

@@ -7,24 +7,9 @@ from typing import Any
 
 import msgspec
 
-from checkrein.core.events import (
-    CallAnswered,
-    CallFinished,
-    CallResolved,
-    CallStarted,
-    EffectOpened,
-    EffectReopened,
-    EffectSettled,
-    EffectUndone,
-    ReasonAdded,
-    RunCreated,
-    RunFinished,
-    RunStarted,
-    VerbAccepted,
-    VerbSettled,
-)
+from checkrein.core import events as e
+from checkrein.core.enums import Answer, CallKind, Outcome, Status, Verb
 from checkrein.core.receipts import Receipt
-from checkrein.core.words import Answer, CallKind, Outcome, Status, Verb
 from checkrein.journal import Journal, Lease, Owner, answer_id
 
 Fields = dict[str, Any]
@@ -39,57 +24,57 @@ def new_id() -> str:
     return f"e{next(_numbers)}"
 
 
-def created(run: str, **fields: Any) -> RunCreated:
+def created(run: str, **fields: Any) -> e.RunCreated:
     known: Fields = {"id": f"{run}.created", "at": 1.0, "agent": "churn", "goal": "who will leave?", "thread": "t1"}
-    return RunCreated(run=run, **(known | fields))
+    return e.RunCreated(run=run, **(known | fields))
 
 
-def started(epoch: int, status: Status = Status.RUNNING) -> RunStarted:
-    return RunStarted(id=new_id(), at=2.0, epoch=epoch, status=status)
+def started(epoch: int, status: Status = Status.RUNNING) -> e.RunStarted:
+    return e.RunStarted(id=new_id(), at=2.0, epoch=epoch, status=status)
 
 
-def permit(call: str = "c1", epoch: int = 1, kind: CallKind = CallKind.TOOL, **fields: Any) -> CallStarted:
+def permit(call: str = "c1", epoch: int = 1, kind: CallKind = CallKind.TOOL, **fields: Any) -> e.CallStarted:
     known: Fields = {"id": new_id(), "at": 3.0, "name": "send"}
-    return CallStarted(call=call, kind=kind, epoch=epoch, **(known | fields))
+    return e.CallStarted(call=call, kind=kind, epoch=epoch, **(known | fields))
 
 
-def undo(effect: str = "c1", epoch: int = 1) -> CallStarted:
+def undo(effect: str = "c1", epoch: int = 1) -> e.CallStarted:
     return permit(f"undo:{effect}", epoch, CallKind.UNDO, effect=effect)
 
 
-def outcome(call: str = "c1", result: object = "done", **fields: Any) -> CallFinished:
+def outcome(call: str = "c1", result: object = "done", **fields: Any) -> e.CallFinished:
     known: Fields = {"id": new_id(), "at": 4.0, "outcome": Outcome.COMPLETED}
-    return CallFinished(call=call, result=msgspec.Raw(msgspec.json.encode(result)), **(known | fields))
+    return e.CallFinished(call=call, result=msgspec.Raw(msgspec.json.encode(result)), **(known | fields))
 
 
-def answered(call: str = "c1", epoch: int = 1, outcome: Outcome = Outcome.COMPLETED) -> CallAnswered:
-    return CallAnswered(id=answer_id(call, epoch), at=5.0, call=call, epoch=epoch, outcome=outcome)
+def answered(call: str = "c1", epoch: int = 1, outcome: Outcome = Outcome.COMPLETED) -> e.CallAnswered:
+    return e.CallAnswered(id=answer_id(call, epoch), at=5.0, call=call, epoch=epoch, outcome=outcome)
 
 
-def resolved(call: str = "c1") -> CallResolved:
-    return CallResolved(id=new_id(), at=5.0, call=call, answer=Answer.HAPPENED, by="p")
+def resolved(call: str = "c1") -> e.CallResolved:
+    return e.CallResolved(id=new_id(), at=5.0, call=call, answer=Answer.HAPPENED, by="p")
 
 
-def opened(effect: str = "c1") -> EffectOpened:
-    return EffectOpened(id=new_id(), at=3.0, effect=effect, what=f"a draft ({effect})", undo="m:f", key=effect)
+def opened(effect: str = "c1") -> e.EffectOpened:
+    return e.EffectOpened(id=new_id(), at=3.0, effect=effect, what=f"a draft ({effect})", undo="m:f", key=effect)
 
 
-def settled_effect(effect: str = "c1") -> EffectSettled:
-    return EffectSettled(id=new_id(), at=5.0, effect=effect, why="kept")
+def settled_effect(effect: str = "c1") -> e.EffectSettled:
+    return e.EffectSettled(id=new_id(), at=5.0, effect=effect, why="kept")
 
 
-def undone(effect: str = "c1") -> EffectUndone:
-    return EffectUndone(id=new_id(), at=6.0, effect=effect)
+def undone(effect: str = "c1") -> e.EffectUndone:
+    return e.EffectUndone(id=new_id(), at=6.0, effect=effect)
 
 
-def reopened(effect: str = "c1") -> EffectReopened:
-    return EffectReopened(id=new_id(), at=7.0, effect=effect, undo=True, by="p")
+def reopened(effect: str = "c1") -> e.EffectReopened:
+    return e.EffectReopened(id=new_id(), at=7.0, effect=effect, undo=True, by="p")
 
 
 _BECOMES = {Verb.CANCEL: Status.CANCELLING, Verb.HALT: Status.KILLED, Verb.PAUSE: Status.PAUSING}
 
 
-def verb(kind: Verb = Verb.PAUSE, **fields: Any) -> VerbAccepted:
+def verb(kind: Verb = Verb.PAUSE, **fields: Any) -> e.VerbAccepted:
     known: Fields = {
         "id": new_id(),
         "at": 8.0,
@@ -97,20 +82,20 @@ def verb(kind: Verb = Verb.PAUSE, **fields: Any) -> VerbAccepted:
         "reason": "enough",
         "status": _BECOMES.get(kind, Status.RUNNING),
     }
-    return VerbAccepted(verb=kind, **(known | fields))
+    return e.VerbAccepted(verb=kind, **(known | fields))
 
 
-def settled(accepted: VerbAccepted, status: Status) -> VerbSettled:
+def settled(accepted: e.VerbAccepted, status: Status) -> e.VerbSettled:
     receipt = Receipt(verb=accepted.verb, run="r", status=status, seq=1, by="p")
-    return VerbSettled(id=new_id(), at=9.0, accepted=accepted.id, verb=accepted.verb, status=status, receipt=receipt)
+    return e.VerbSettled(id=new_id(), at=9.0, accepted=accepted.id, verb=accepted.verb, status=status, receipt=receipt)
 
 
-def reason() -> ReasonAdded:
-    return ReasonAdded(id=new_id(), at=9.5, reason="wrong path", by="p")
+def reason() -> e.ReasonAdded:
+    return e.ReasonAdded(id=new_id(), at=9.5, reason="wrong path", by="p")
 
 
-def ended(status: Status = Status.COMPLETED) -> RunFinished:
-    return RunFinished(id=new_id(), at=10.0, status=status)
+def ended(status: Status = Status.COMPLETED) -> e.RunFinished:
+    return e.RunFinished(id=new_id(), at=10.0, status=status)
 
 
 async def driven(journal: Journal, run: str = "r", owner: Owner = ALICE, **fields: Any) -> Lease:

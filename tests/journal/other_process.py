@@ -1,4 +1,4 @@
-"""What a second process does in tests: `python -m tests.journal.other_process <what> <database> [number]`.
+"""What a second process does in tests: `python -m tests.journal.other_process <what> <address> [number]`.
 
 It says `ready` on its standard output when it has begun.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import sys
 import time
 from itertools import count
 
-from checkrein.journal import Journal, SqliteJournal
-from tests.journal.build import driven, outcome
+from checkrein.control.live_text import LiveText
+from checkrein.core.enums import CallKind
+from checkrein.errors import Conflict, Fenced
+from checkrein.journal import Journal, Owner, open_journal
+from tests.journal.build import driven, outcome, permit
 
 
 async def busy(journal: Journal, writers: int) -> None:
@@ -38,11 +42,53 @@ async def talk(journal: Journal, events: int) -> None:
         await journal.append("talk", [outcome(at=time.time())], after=seq, epoch=1)
 
 
+async def stream(journal: Journal, runs: int) -> None:
+    """Have the model of each of the runs `s-0`, `s-1` and so on say the time, fifty times a second, for ever."""
+    text = LiveText(journal)
+    for run in range(runs):
+        lease = await driven(journal, f"s-{run}", thread=f"t-{run}")
+        await journal.append(f"s-{run}", [permit("m1", 1, CallKind.MODEL)], after=1, epoch=lease.epoch)
+    print("ready", flush=True)
+    offset = 0
+    while True:
+        token = f"{time.time():.6f} "
+        for run in range(runs):
+            text.hear(f"s-{run}", "m1", offset, token)
+        offset += len(token)
+        await asyncio.sleep(0.02)
+
+
+async def on_demand(journal: Journal, events: int) -> None:
+    """Append to the run `on-demand`, one event for each line of the standard input."""
+    await driven(journal, "on-demand")
+    print("ready", flush=True)
+    for seq in range(1, events + 1):
+        await asyncio.to_thread(sys.stdin.readline)
+        await journal.append("on-demand", [outcome()], after=seq, epoch=1)
+
+
 async def fill(journal: Journal, events: int) -> None:
     """Append to the run `shared` as one of several, each as fast as it can."""
     print("ready", flush=True)
     for _ in range(events):
         await journal.append("shared", [outcome(id=f"{time.time_ns()}-{id(journal)}")], after=1, epoch=1)
+
+
+async def permits(journal: Journal, writers: int) -> None:
+    """Begin calls back to back in the runs `p-0`, `p-1` and so on, each until it is fenced."""
+
+    async def write(number: int) -> None:
+        run = f"p-{number}"
+        lease = await journal.claim(run, Owner(process=f"{os.getpid()}-{number}"), seconds=60)
+        for seq in count(len(await journal.read(run))):
+            event = permit(f"c{seq}", lease.epoch, at=time.time(), id=f"{os.getpid()}-{seq}")
+            try:
+                await journal.append(run, [event], after=seq, epoch=lease.epoch)
+            except (Fenced, Conflict):
+                return
+
+    print("ready", flush=True)
+    await asyncio.gather(*(write(number) for number in range(writers)))
 
 
 async def flag(journal: Journal, seconds: int) -> None:
@@ -54,9 +100,17 @@ async def flag(journal: Journal, seconds: int) -> None:
 
 
 async def main(what: str, database: str, number: int) -> None:
-    journal = SqliteJournal(database)
-    async with journal:
-        await {"busy": busy, "talk": talk, "fill": fill, "flag": flag}[what](journal, number)
+    known = {
+        "busy": busy,
+        "talk": talk,
+        "stream": stream,
+        "on_demand": on_demand,
+        "fill": fill,
+        "flag": flag,
+        "permits": permits,
+    }
+    async with await open_journal(database) as journal:
+        await known[what](journal, number)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checkrein.core.words import CallKind, Verb
+from checkrein.core.enums import CallKind, Status, Verb
 from checkrein.errors import Conflict, Fenced
-from checkrein.journal.contract import Fence, Journal, Scope
+from checkrein.journal.base import Fence, Journal, Scope
 from tests.journal.build import ALICE, created, driven, opened, outcome, permit, undo, undone, verb
 from tests.journal.conftest import Store
 
@@ -110,7 +110,7 @@ async def test_no_sub_run_is_created_below_a_cancelled_run(journal: Journal):
 
 async def test_a_refused_cancel_fences_nothing(journal: Journal):
     await driven(journal)
-    await journal.append("r", [verb(Verb.PAUSE)], after=1)
+    await journal.append("r", [verb(Verb.REDIRECT, status=Status.QUEUED)], after=1)
     with pytest.raises(Conflict):
         await journal.append("r", [verb(Verb.CANCEL)], after=1)
 
@@ -119,8 +119,13 @@ async def test_a_refused_cancel_fences_nothing(journal: Journal):
 
 async def test_other_verbs_fence_nothing(journal: Journal):
     await driven(journal)
-    for kind in (Verb.PAUSE, Verb.RESUME, Verb.REDIRECT, Verb.ASK):
-        await journal.append("r", [verb(kind)], after=len(await journal.read("r")))
+    for kind, status in (
+        (Verb.PAUSE, Status.PAUSED),
+        (Verb.RESUME, Status.RUNNING),
+        (Verb.ASK, Status.RUNNING),
+        (Verb.REDIRECT, Status.REDIRECTING),
+    ):
+        await journal.append("r", [verb(kind, status=status)], after=len(await journal.read("r")))
 
     assert await may_begin(journal, "r")
 

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from checkrein.core.words import Status, Verb
+from checkrein.core.enums import Status, Verb
+from checkrein.core.events import ReasonAdded, VerbAccepted
 from checkrein.errors import StoreFull
 from checkrein.journal import Chunk, SqliteJournal
-from checkrein.journal.sqlite import reserve
+from checkrein.journal.admission import KEPT_WORDS
+from checkrein.journal.sqlite import disk_reserve
 from tests.journal.build import created, driven, ended, opened, outcome, permit, settled, undo, undone, verb
+from tests.support.small_disk import fill, small_disk
+from tests.support.snapshots import save_snapshot
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small disk can be mounted only by root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    ballast = disk / "ballast"
-    with ballast.open("ab", buffering=0) as file:
-        for size in (65_536, 4_096, 1):
-            try:
-                while file.write(b"x" * size) == size:
-                    pass
-            except OSError:
-                continue
-    return ballast
+def disk() -> Iterator[Path]:
+    with small_disk(6) as folder:
+        yield folder
 
 
 async def until_full(journal: SqliteJournal, run: str) -> int:
@@ -66,9 +51,9 @@ async def test_on_a_full_disk_work_is_refused_and_a_stop_is_recorded_to_its_end(
             await journal.create(created("s"))
         assert str(path) in str(refused.value)
         with pytest.raises(StoreFull):
-            await journal.write_chunks("r", [Chunk("c1", 0, "text" * 100)])
+            await journal.write_chunks({"r": [Chunk("c1", 0, "text" * 100)]})
         with pytest.raises(StoreFull):
-            await journal.save_snapshot(await journal.load("r"))
+            await save_snapshot(journal, await journal.load("r"))
 
         cancel = verb(Verb.CANCEL)
         await journal.append("r", [outcome()], after=seq, epoch=1)
@@ -95,6 +80,43 @@ async def test_many_outcomes_fit_into_the_reserve(disk: Path):
         assert await journal.verify("r") == seq + 100
 
 
+async def test_words_do_not_draw_on_the_reserve_and_a_stop_is_taken_without_its_own(disk: Path):
+    async with SqliteJournal(str(disk / "runs.db")) as journal:
+        await driven(journal)
+        fill(disk)
+        seq = await until_full(journal, "r")
+
+        long = "why " * 2_500
+        for number in range(200):
+            added = ReasonAdded(id=f"why{number}", at=1.0, reason=long, by="p")
+            with pytest.raises(StoreFull):
+                await journal.append("r", [added], after=seq)
+            with pytest.raises(StoreFull):
+                instructed = verb(Verb.REDIRECT, id=f"redirect{number}", instruction=long)
+                await journal.append("r", [instructed], after=seq)
+        cancel = verb(Verb.CANCEL, id="cancel", reason=long)
+        first = await journal.append("r", [cancel], after=seq)
+        again = await journal.append("r", [cancel], after=seq)
+        end = [settled(cancel, Status.CANCELLED), ended(Status.CANCELLED)]
+        await journal.append("r", end, after=seq + 1, epoch=1)
+
+        assert first.events == again.events
+        (record,) = first.events
+        assert isinstance(record.event, VerbAccepted)
+        assert record.event.reason == long[:KEPT_WORDS] + "…"
+        assert await journal.verify("r") == seq + 3
+
+
+async def test_words_are_whole_while_there_is_room(disk: Path):
+    async with SqliteJournal(str(disk / "runs.db")) as journal:
+        await driven(journal)
+        asked = verb(Verb.CANCEL, reason="why " * 2_500)
+
+        appended = await journal.append("r", [asked], after=1)
+
+        assert appended.events[0].event == asked
+
+
 async def test_nobody_is_told_anything_that_is_not_so_when_even_the_reserve_is_used_up(disk: Path):
     async with SqliteJournal(str(disk / "runs.db")) as journal:
         await driven(journal)
@@ -113,7 +135,7 @@ async def test_nobody_is_told_anything_that_is_not_so_when_even_the_reserve_is_u
 async def test_work_goes_on_when_there_is_room_again_and_the_reserve_comes_back(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reserve, "BETWEEN_TRIES_SECONDS", 0.0)
+    monkeypatch.setattr(disk_reserve, "BETWEEN_TRIES_SECONDS", 0.0)
     async with SqliteJournal(str(disk / "runs.db")) as journal:
         await driven(journal)
         ballast = fill(disk)
@@ -123,7 +145,7 @@ async def test_work_goes_on_when_there_is_room_again_and_the_reserve_comes_back(
         ballast.unlink()
         await journal.append("r", [permit("later")], after=seq, epoch=1)
 
-        assert (disk / "runs.db-reserve").stat().st_size == reserve.SIZE
+        assert (disk / "runs.db-reserve").stat().st_size == disk_reserve.SIZE
 
 
 async def test_a_journal_opened_on_a_full_disk_can_be_read_and_stopped(disk: Path):

@@ -12,13 +12,15 @@ from typing import ClassVar
 import anyio
 import pytest
 
-from checkrein.core.words import Verb
+from checkrein.core.enums import Verb
 from checkrein.errors import MisuseError, StoreDamaged, StoreFull, StoreUnavailable
 from checkrein.journal import SqliteJournal
-from checkrein.journal.contract import Fence, Journal, Scope
-from checkrein.journal.sqlite.jobs import LARGEST_BATCH_WITH_A_VERB, Job, Lane, Lanes
+from checkrein.journal.base import Fence, Journal, Scope
+from checkrein.journal.queue import LARGEST_BATCH_WITH_A_VERB, Lane, WriteQueue
+from checkrein.journal.sqlite.job import Job
 from tests.journal.build import ALICE, created, driven, outcome, permit, verb
 from tests.journal.conftest import SqliteStore
+from tests.support.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -143,7 +145,7 @@ async def test_followers_hear_of_what_was_committed_after_an_error(faults, sqlit
 
     await journal.append("r", [outcome()], after=1, epoch=1)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_SECONDS):
         assert (await anext(follower)).seq == 2
 
 
@@ -215,7 +217,7 @@ class Nothing(Job[None]):
 
 
 def test_verbs_are_taken_first_and_idle_jobs_last():
-    lanes = Lanes()
+    lanes: WriteQueue[Job[object]] = WriteQueue()
     for lane in [Lane.IDLE, *[Lane.ORDINARY] * 300, Lane.VERB]:
         lanes.put(Nothing(lane))
 
@@ -270,7 +272,7 @@ async def test_a_lone_append_that_fails_is_mended_while_others_come_in(faults, s
     for number in range(20):
         faults.append((IOERR, number % 2 == 0))
         async with anyio.create_task_group() as tasks:
-            with anyio.fail_after(20):
+            with anyio.fail_after(PATIENCE_SECONDS):
                 await journal.append("r", [outcome(f"a{number}")], after=1, epoch=1)
                 for other in range(5):
                     tasks.start_soon(append_one, journal, f"b{number}.{other}")
@@ -297,7 +299,7 @@ async def test_what_a_loop_that_has_ended_left_behind_is_still_done(sqlite_store
     await asyncio.to_thread(other_loop)
     await journal.append("r", [outcome("next")], after=1, epoch=1)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_SECONDS):
         while await journal.find("r", event.id) is None:
             await asyncio.sleep(0.01)
 

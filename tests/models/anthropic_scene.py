@@ -6,10 +6,9 @@ import asyncio
 import time
 
 from checkrein.models import Collector, Model, Request, ToolSpec, User, as_json, close
-from checkrein.models.anthropic_wire import AnthropicModel
+from checkrein.models.anthropic.model import AnthropicModel
+from tests.support.patience import PATIENCE_SECONDS
 
-PATIENCE = 5.0
-"""For what takes a millisecond on an idle machine."""
 MODEL = "claude-opus-4-6"
 SEARCH = ToolSpec("search", "Finds.", as_json({"type": "object", "properties": {"q": {"type": "string"}}}))
 ASK = Request("Be brief.", (User("Hello?"),), tools=(SEARCH,))
@@ -41,7 +40,7 @@ class Reading:
             await close(stream)
 
     async def until(self, kind, count=1):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while sum(isinstance(delta, kind) for delta in self.deltas) < count:
                 self._came.clear()
                 await self._came.wait()

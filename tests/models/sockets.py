@@ -24,6 +24,23 @@ async def request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return head, await reader.readexactly(int(sizes[0]) if sizes else 0)
 
 
+class KeepsAlive:
+    """Answers every request of a connection with `data`; the response ends `seconds` later."""
+
+    def __init__(self, data: bytes, *, seconds: float = 0.0) -> None:
+        self._data = data
+        self._seconds = seconds
+        self.connections = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        while True:
+            await request(reader)
+            writer.write(HEAD + chunk(self._data))
+            await asyncio.sleep(self._seconds)
+            writer.write(END)
+
+
 @asynccontextmanager
 async def listening(serve: Serve) -> AsyncGenerator[str, None]:
     """The address, `127.0.0.1:port`, at which `serve` gets each connection. All are closed at the end."""

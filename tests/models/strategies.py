@@ -9,8 +9,7 @@ from checkrein.models import Assistant, Message, Note, ToolCall, ToolResult, Use
 from checkrein.models.history import INTERRUPTED_REPLY, SENTENCES, Fate
 
 TEXTS = st.one_of(
-    st.sampled_from(["", " ", "\n", "go on", "done. ", " lead", INTERRUPTED_REPLY, "naïve 統計"]),
-    st.text(max_size=12),
+    st.sampled_from(["", " ", "\n", "go on", "done. ", " lead", INTERRUPTED_REPLY, "naïve 統計"]), st.text(max_size=12)
 )
 IDS = st.sampled_from(["a", "b", "c", "a-2", "", "é", "x" * 39 + "y", "x" * 50, "call|1"])
 NAMES = st.sampled_from(["send", "score_churn", "", "functions.send:0", "n" * 80, "ü"])
@@ -23,11 +22,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(User, TEXTS),
     st.builds(Note, TEXTS),
     st.builds(
-        Assistant,
-        TEXTS,
-        thinking=TEXTS,
-        calls=st.lists(CALLS, max_size=3).map(tuple),
-        interrupted=st.booleans(),
+        Assistant, TEXTS, thinking=TEXTS, calls=st.lists(CALLS, max_size=3).map(tuple), interrupted=st.booleans()
     ),
     st.builds(ToolResult, IDS, NAMES, RESULTS, is_error=st.booleans(), interrupted=st.booleans()),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkrein.models import Message, User
-from checkrein.models.encoded import EncodedMessages
+from checkrein.models.wire import EncodedMessages
 
 
 class Counting:

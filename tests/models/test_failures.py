@@ -9,15 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkrein.errors import (
-    ModelError,
-    ModelNotFound,
-    ModelRateLimited,
-    ModelRefusedRequest,
-    ModelUnauthorised,
-    ModelUnavailable,
-)
+from checkrein import errors
 from checkrein.models.failures import LONGEST_SENTENCE, from_response, from_stream, read, retry_after
+from tests.models.statuses import STATUSES
 
 WHO = "acme (api.acme.example)"
 
@@ -26,31 +20,12 @@ def body(message: str = "Something is wrong.", **more: Any) -> bytes:
     return msgspec.json.encode({"error": {"message": message, **more}})
 
 
-def error(status: int, said: bytes = b"", **headers: str) -> ModelError:
+def error(status: int, said: bytes = b"", **headers: str) -> errors.ModelError:
     return from_response(WHO, status, {name.replace("_", "-"): value for name, value in headers.items()}, said)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "may_retry"),
-    [
-        (400, ModelRefusedRequest, False),
-        (401, ModelUnauthorised, False),
-        (402, ModelRateLimited, False),
-        (403, ModelUnauthorised, False),
-        (404, ModelNotFound, False),
-        (408, ModelUnavailable, True),
-        (409, ModelUnavailable, True),
-        (413, ModelRefusedRequest, False),
-        (422, ModelRefusedRequest, False),
-        (429, ModelRateLimited, True),
-        (500, ModelUnavailable, True),
-        (502, ModelUnavailable, True),
-        (503, ModelUnavailable, True),
-        (529, ModelUnavailable, True),
-        (307, ModelNotFound, False),
-    ],
-)
-def test_a_status_is_a_typed_error_with_a_remedy(status: int, kind: type[ModelError], may_retry: bool):
+@pytest.mark.parametrize(("status", "kind", "may_retry"), [(status, *meaning) for status, meaning in STATUSES.items()])
+def test_a_status_is_a_typed_error_with_a_remedy(status: int, kind: type[errors.ModelError], may_retry: bool):
     found = error(status, body())
 
     assert type(found) is kind
@@ -133,9 +108,9 @@ def test_a_date_to_wait_for_is_turned_into_seconds():
 def test_a_rate_limit_and_an_overload_say_how_long_to_wait():
     limited, overloaded = error(429, body(), retry_after="8"), error(529, body(), retry_after="3")
 
-    assert isinstance(limited, ModelRateLimited)
+    assert isinstance(limited, errors.ModelRateLimited)
     assert limited.retry_after == 8.0
-    assert isinstance(overloaded, ModelUnavailable)
+    assert isinstance(overloaded, errors.ModelUnavailable)
     assert (overloaded.retry_after, overloaded.reason) == (3.0, "overloaded")
 
 
@@ -143,7 +118,7 @@ def test_a_rate_limit_and_an_overload_say_how_long_to_wait():
 def test_a_quota_that_is_used_up_is_not_tried_again(said: bytes):
     found = error(429, said)
 
-    assert isinstance(found, ModelRateLimited)
+    assert isinstance(found, errors.ModelRateLimited)
     assert not found.may_retry
     assert "credit" in found.remedy
 
@@ -168,7 +143,7 @@ def test_a_provider_that_says_not_to_try_again_is_believed():
 def test_a_message_at_fault_is_named_by_its_place(said: bytes):
     found = from_response(WHO, 400, {}, said, place_of=lambda place: place - 1)
 
-    assert isinstance(found, ModelRefusedRequest)
+    assert isinstance(found, errors.ModelRefusedRequest)
     assert found.position == 2
     assert "about message 3" in str(found)
 
@@ -176,10 +151,23 @@ def test_a_message_at_fault_is_named_by_its_place(said: bytes):
 def test_a_request_that_is_too_long_says_so():
     found = error(400, body(code="context_length_exceeded"))
 
-    assert isinstance(found, ModelRefusedRequest)
+    assert isinstance(found, errors.ModelContextExceeded)
     assert found.position is None
-    assert "longer than this model takes" in found.remedy
-    assert "longer than this model takes" in error(413).remedy
+    assert "shortened history" in found.remedy
+    assert isinstance(error(413), errors.ModelContextExceeded)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        body("the request exceeds the available context size, try increasing it", type="exceed_context_size_error"),
+        body("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."),
+        body("prompt is too long: 210000 tokens > 200000 maximum"),
+        body("The input token count (1048580) exceeds the maximum number of tokens allowed (1048576)."),
+    ],
+)
+def test_engines_say_in_many_words_that_a_history_is_too_long(said: bytes):
+    assert isinstance(error(400, said), errors.ModelContextExceeded)
 
 
 # -- inside a stream
@@ -188,15 +176,15 @@ def test_a_request_that_is_too_long_says_so():
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        (body(type="overloaded_error"), ModelUnavailable),
-        (body(type="server_error"), ModelUnavailable),
-        (body(), ModelUnavailable),
-        (body(code=502), ModelUnavailable),
-        (body(code=429), ModelRateLimited),
-        (body(code="rate_limit_exceeded", type="requests"), ModelRateLimited),
-        (body(type="invalid_request_error"), ModelRefusedRequest),
-        (body(type="invalid_request_error", code="invalid_api_key"), ModelUnauthorised),
+        (body(type="overloaded_error"), errors.ModelUnavailable),
+        (body(type="server_error"), errors.ModelUnavailable),
+        (body(), errors.ModelUnavailable),
+        (body(code=502), errors.ModelUnavailable),
+        (body(code=429), errors.ModelRateLimited),
+        (body(code="rate_limit_exceeded", type="requests"), errors.ModelRateLimited),
+        (body(type="invalid_request_error"), errors.ModelRefusedRequest),
+        (body(type="invalid_request_error", code="invalid_api_key"), errors.ModelUnauthorised),
     ],
 )
-def test_an_error_inside_a_stream_is_what_it_would_have_been_as_a_status(said: bytes, kind: type[ModelError]):
+def test_an_error_inside_a_stream_is_what_it_would_have_been_as_a_status(said: bytes, kind: type[errors.ModelError]):
     assert type(from_stream(WHO, said)) is kind

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from checkrein.core.events import Json
 from checkrein.errors import ModelRefusedRequest
 from checkrein.models import Assistant, Fate, Message, Note, ToolCall, ToolResult, User, check, repair
-from checkrein.models.history import (
-    BEGINS_HERE,
-    INTERRUPTED_REPLY,
-    NO_REASON,
-    NOTHING_SAID,
-    SENTENCES,
-)
+from checkrein.models.history import BEGINS_HERE, INTERRUPTED_REPLY, NO_REASON, NOTHING_SAID, SENTENCES
 from tests.models.strategies import FATES, HISTORIES, spoilt_histories, whole_histories
 from tests.models.strict_provider import Refused, both_accept
 
@@ -113,11 +107,7 @@ def test_a_call_of_unknown_fate_counts_as_interrupted_unless_told_otherwise():
     history: list[Message] = [GOAL, asks(call())]
 
     assert repair(history)[-1] == ToolResult(
-        "c1",
-        "send",
-        "Interrupted before it finished; it may have partly happened.",
-        is_error=True,
-        interrupted=True,
+        "c1", "send", "Interrupted before it finished; it may have partly happened.", is_error=True, interrupted=True
     )
     assert repair(history, otherwise=Fate.NOT_BEGUN)[-1] == ToolResult(
         "c1", "send", "Not begun: the run was stopped first.", is_error=True, interrupted=True
@@ -238,14 +228,7 @@ def test_a_new_id_is_never_one_that_has_a_fate_of_its_own():
 
 
 def test_two_calls_of_one_reply_with_the_same_id_get_their_results_in_order():
-    repaired = repair(
-        [
-            GOAL,
-            asks(call("a"), call("a")),
-            ToolResult("a", "send", "1"),
-            ToolResult("a", "send", "2"),
-        ]
-    )
+    repaired = repair([GOAL, asks(call("a"), call("a")), ToolResult("a", "send", "1"), ToolResult("a", "send", "2")])
 
     assert repaired[2:] == (ToolResult("a", "send", "1"), ToolResult("a-2", "send", "2"))
 

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,17 @@ import pytest
 import trustme
 
 from checkrein.errors import ModelUnavailable
-from checkrein.models import http, proxies
-from checkrein.models.http import Response, Timeouts, client
+from checkrein.models.http import client as http
+from checkrein.models.http import proxies
+from checkrein.models.http.client import Response, Timeouts, client
 from checkrein.testing.provider import Fault, Provider, Reply
-from tests.models.sockets import END, HEAD, chunk, listening, request
+from tests.models.sockets import END, HEAD, KeepsAlive, chunk, listening, request
+from tests.support.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-very-secret-key"
-SOON = 10.0
+SOON = PATIENCE_SECONDS
 """Seconds: generous, for a machine that does other things as well."""
 
 
@@ -74,6 +76,15 @@ async def stop(task: asyncio.Task[Any]) -> None:
     assert task.cancelled()
 
 
+async def stop_when(asked: asyncio.Event, work: Coroutine[Any, Any, Any], gone: asyncio.Event) -> None:
+    """Stop `work` as soon as the server was `asked`, which then sees that the connection is `gone`."""
+    task = asyncio.create_task(work)
+    await asked.wait()
+    await stop(task)
+    async with asyncio.timeout(SOON):
+        await gone.wait()
+
+
 def chat(provider: Provider) -> tuple[str, bytes]:
     messages = [{"role": "user", "content": "Hi."}]
     return f"{provider.openai_url}/chat/completions", msgspec.json.encode(
@@ -93,41 +104,28 @@ async def test_everybody_on_an_event_loop_shares_its_client_and_another_loop_has
 
 
 async def test_a_connection_is_used_again_after_a_response_that_was_read_to_its_end():
-    connections = 0
+    server = KeepsAlive(b"data: 1\n\n")
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        while True:
-            await request(reader)
-            writer.write(HEAD + chunk(b"data: 1\n\n") + END)
-
-    async with listening(serve) as address:
+    async with listening(server) as address:
         for _ in range(3):
             assert await whole(await post(f"http://{address}/")) == b"data: 1\n\n"
 
-    assert connections == 1
+    assert server.connections == 1
 
 
-async def test_a_response_that_has_said_all_is_waited_for_so_that_its_connection_is_used_again():
-    connections = 0
+async def test_a_response_that_has_said_all_is_waited_for_so_that_its_connection_is_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(http, "END_SECONDS", PATIENCE_SECONDS)
+    server = KeepsAlive(b"data: [DONE]\n\n", seconds=0.02)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        while True:
-            await request(reader)
-            writer.write(HEAD + chunk(b"data: [DONE]\n\n"))
-            await asyncio.sleep(0.02)
-            writer.write(END)
-
-    async with listening(serve) as address:
+    async with listening(server) as address:
         for _ in range(3):
             response = await post(f"http://{address}/")
             await response.read()
             await response.end()
 
-    assert connections == 1
+    assert server.connections == 1
 
 
 async def test_a_response_whose_end_does_not_come_is_closed_and_its_connection_never_used_again():
@@ -205,7 +203,7 @@ async def test_a_large_request_arrives_whole():
 def test_the_client_is_closed_with_its_event_loop_without_a_word():
     program = """
         import asyncio
-        from checkrein.models.http import client
+        from checkrein.models.http.client import client
         from tests.models.sockets import END, HEAD, listening, request
 
         async def serve(reader, writer):
@@ -225,7 +223,7 @@ def test_the_client_is_closed_with_its_event_loop_without_a_word():
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         cwd=Path(__file__).parents[2],
     )
 
@@ -236,11 +234,15 @@ def test_importing_the_models_imports_no_wire_and_no_http_library():
     program = """
         import sys
         import checkrein.models
-        wires = {"checkrein.models.openai_wire", "checkrein.models.anthropic_wire", "checkrein.models.http"}
+        wires = {"checkrein.models.openai", "checkrein.models.anthropic.model", "checkrein.models.http.client"}
         print(sorted(name for name in sys.modules if name in wires | {"aiohttp", "httpx", "ssl", "openai"}))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
     )
 
     assert done.stdout.strip() == "[]"
@@ -294,11 +296,7 @@ async def test_d2_cancelling_while_the_connection_is_being_made_closes_it():
         gone.set()
 
     async with listening(serve) as address:
-        task = asyncio.create_task(post(f"https://{address}/"))
-        await hello.wait()
-        await stop(task)
-        async with asyncio.timeout(SOON):
-            await gone.wait()
+        await stop_when(hello, post(f"https://{address}/"), gone)
 
 
 async def test_d2_cancelling_while_waiting_for_the_first_byte_closes_the_connection():
@@ -311,11 +309,7 @@ async def test_d2_cancelling_while_waiting_for_the_first_byte_closes_the_connect
         gone.set()
 
     async with listening(serve) as address:
-        task = asyncio.create_task(post(f"http://{address}/"))
-        await asked.wait()
-        await stop(task)
-        async with asyncio.timeout(SOON):
-            await gone.wait()
+        await stop_when(asked, post(f"http://{address}/"), gone)
 
 
 async def test_d2_cancelling_does_not_wait_for_a_server_that_does_not_read_the_request():

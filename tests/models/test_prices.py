@@ -68,7 +68,7 @@ def test_a_model_on_ones_own_machine_costs_nothing(model: str):
 
 
 def test_the_price_list_is_not_read_before_it_is_needed():
-    code = "import sys, checkrein, checkrein.models.openai_wire; print('genai_prices' in sys.modules)"
+    code = "import sys, checkrein, checkrein.models.openai; print('genai_prices' in sys.modules)"
 
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 

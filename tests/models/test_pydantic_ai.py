@@ -16,11 +16,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart, Us
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from checkrein import Agent, Runtime, tool
-from checkrein.core.words import Status
+from checkrein.core.enums import Status
 from checkrein.errors import ModelRateLimited, ModelUnauthorised, UnknownModel
 from checkrein.models import Assistant, Finish, Request, ToolSpec, User, as_json, collect
 from checkrein.models.pydantic_ai import PydanticAIModel
-from tests.runtime.witness import until
+from tests.support.witness import until
 
 pytestmark = pytest.mark.anyio
 

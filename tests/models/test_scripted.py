@@ -28,6 +28,7 @@ from checkrein.models import (
     collect,
     repair,
 )
+from tests.support.patience import within
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +170,7 @@ async def test_it_keeps_the_pace_it_was_given():
     await ask(model)
     took = time.monotonic() - began
 
-    assert 0.1 <= took < 1
+    assert 0.1 <= took < within(1)
 
 
 async def test_a_stop_takes_hold_at_once_and_nothing_is_streamed_after_it():
@@ -193,7 +194,7 @@ async def test_a_stop_takes_hold_at_once_and_nothing_is_streamed_after_it():
     by_then = model.tokens
     await anyio.sleep(0.25)
 
-    assert took < 0.15
+    assert took < within(0.15)
     assert model.tokens == by_then
     assert (model.live, model.stopped) == (0, 1)
     assert collector.partial().message == Assistant("word " * by_then, interrupted=True)
@@ -230,14 +231,14 @@ async def test_without_a_pace_a_turn_costs_microseconds():
 
     best = min([await _seconds(model, rounds) for _ in range(5)])
 
-    assert best / rounds < 0.001  # 60 µs on an idle machine; the rest is for busy ones
+    assert best / rounds < 0.001  # of the processor's time, whatever else it has to do; it takes 60 µs
 
 
 async def _seconds(model: ScriptedModel, rounds: int) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(rounds):
         await ask(model)
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 async def test_a_pace_of_nothing_is_refused():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkrein.models.sse import EventParser, EventTooLarge
+from checkrein.models.http.sse import EventParser, EventTooLarge
 
 LINES = st.sampled_from(
     [

@@ -12,20 +12,22 @@ import msgspec
 import uvicorn
 from fastapi import FastAPI
 
-from checkrein import Principal, Role, Runtime
+from checkrein import Agent, Principal, Role, Runtime
 from checkrein.server.app import create_app
 from checkrein.server.backend import Backend, RuntimeBackend
-from checkrein.server.playground import OpenGuard
-
-PATIENCE_SECONDS = 20.0
-"""How long a loaded machine may take. Nothing is expected to take that long."""
+from checkrein.server.streaming.rate_limit import Admission
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.playground import EVERYBODY, OpenGuard
 
 
 class HeaderGuard(OpenGuard):
-    """Believes the header `who`: `name:role:owner`. For tests of what the application does with whom."""
+    """Believes the header `who`: `name:role:owner`; without it they may everything. For tests of what the application
+    does with whom."""
 
     async def principal(self, request: Any) -> Principal:
-        name, role, owner = request.headers.get("who", "you:operator:").split(":")
+        if "who" not in request.headers:
+            return EVERYBODY
+        name, role, owner = request.headers["who"].split(":")
         return Principal(name=name, role=Role(role), owner=owner)
 
 
@@ -162,9 +164,19 @@ async def serving(app: Any, *, connections: int = 0) -> AsyncIterator[Client]:
         await task
 
 
+async def begun(client: Client, runtime: Runtime, agent: Agent, status: str) -> str:
+    """The id of a run of `agent`, once it has this status."""
+    runtime.add(agent)
+    run = await client.start(agent.name)
+    await client.until(run, status)
+    return run
+
+
 def app_over(runtime: Runtime, **options: Any) -> FastAPI:
     return create_app(RuntimeBackend(runtime), HeaderGuard(), **options)
 
 
 def app_over_backend(backend: Backend, **options: Any) -> FastAPI:
+    """An application that lets every stream in, unless a test is about who is let in: the machine may be busy."""
+    options.setdefault("admission", Admission(most_per_second=1e6, burst=1e6))
     return create_app(backend, HeaderGuard(), **options)

@@ -10,19 +10,25 @@ from typing import Any
 
 import pytest
 
-from checkrein import Agent, Runtime, Turns
-from checkrein.control.viewing import look
+from checkrein import Agent, Run, Runtime, Turns
+from checkrein.agents.tool import Tool
+from checkrein.control.viewer import look
 from checkrein.core.events import VerbAccepted
 from checkrein.errors import StoreFull, StoreUnavailable
+from checkrein.journal import Journal
 from checkrein.models import ScriptedModel, Turn
-from tests.control.abort_tools import draft, work
-from tests.control.tools import wire_money
-from tests.runtime.witness import Witness
-from tests.server.serving import Client, app_over, serving
+from checkrein.processes import halt_flags
+from checkrein.server import backend
+from tests.server.serving import Client, app_over, begun, serving
+from tests.support.abort_tools import draft, work
+from tests.support.agent_tools import lines, wire_money
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.text import sentences
+from tests.support.witness import Witness
 
 pytestmark = pytest.mark.anyio
 
-LONG = "One word after the other. " * 200
+LONG = sentences(200)
 
 
 def talker(pace: float = 50.0, name: str = "talker") -> Agent:
@@ -51,6 +57,42 @@ def payer(witness: Witness) -> Agent:
 # -- agents and runs
 
 
+async def asking(client: Client, runtime: Runtime, witness: Witness) -> tuple[str, dict[str, Any]]:
+    """The id of a run of `payer`, and what is shown of it once it waits for an approval."""
+    runtime.add(payer(witness))
+    run = await client.start("payer")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (view := (await client.get(f"/api/runs/{run}"))[1])["approvals"]:
+            await asyncio.sleep(0.02)
+    return run, view
+
+
+async def drafting(client: Client, runtime: Runtime, witness: Witness, word: str) -> str:
+    """The id of a run of `drafter`, once a tool of it has written `word`."""
+    runtime.add(drafter(witness))
+    run = await client.start("drafter")
+    await witness.saw(word)
+    return run
+
+
+async def test_a_run_at_work_is_forked_over_http(client: Client, runtime: Runtime, witness: Witness) -> None:
+    origin = await drafting(client, runtime, witness, "work")
+
+    status, fork = await client.post(f"/api/runs/{origin}/fork", {"at": 1, "instruction": "only Q3"})
+    early, unfinished = await client.post(f"/api/runs/{origin}/fork", {"at": 2})
+    unmeant, _ = await client.post(f"/api/runs/{origin}/fork", {"at": 0})
+    unknown, _ = await client.post("/api/runs/r-none/fork", {"at": 1})
+    await witness.saw("work", times=2)
+
+    assert (status, early, unmeant, unknown) == (201, 409, 422, 404)
+    assert unfinished["code"] == "step_not_finished"
+    assert fork["forked_from"]["run"] == origin
+    assert [effect["now"] for effect in fork["forked_from"]["effects"]] == ["open"]
+    assert len(witness.lines("draft")) == 1, "it is not drafted again"
+    for run in (origin, fork["id"]):
+        await client.post(f"/api/runs/{run}/cancel")
+
+
 async def test_agents_are_listed_with_their_tools_and_caps(client: Client, runtime: Runtime, witness: Witness) -> None:
     runtime.add(drafter(witness))
     runtime.add(talker())
@@ -61,6 +103,20 @@ async def test_agents_are_listed_with_their_tools_and_caps(client: Client, runti
     cards = {card["name"]: card for card in told["agents"]}
     assert cards["drafter"]["tools"] == ["draft", "work"]
     assert cards["talker"]["stop_when"] == {"when": "turns", "n": 5}
+
+
+async def test_an_agent_is_listed_with_what_its_author_should_mend(client: Client, runtime: Runtime) -> None:
+    def careless() -> None:
+        """Says nothing of itself."""
+
+    warned = Tool(careless, isolation="thread")
+    runtime.add(Agent("risky", model=ScriptedModel(["Done."]), tools=[warned]))
+
+    _, told = await client.get("/api/agents")
+
+    (card,) = told["agents"]
+    assert card["warnings"] == [f"careless {one.what}. {one.why}" for one in warned.warnings()]
+    assert len(card["warnings"]) == 2
 
 
 async def test_a_run_is_started_and_looks_as_control_sees_it(client: Client, runtime: Runtime) -> None:
@@ -109,7 +165,7 @@ async def test_the_list_can_be_narrowed(client: Client, runtime: Runtime, witnes
     done, talking, paying = await client.start("quick"), await client.start("talker"), await client.start("payer")
     await client.until(done, "completed")
     await client.until(talking, "running")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (await client.get(f"/api/runs/{paying}"))[1]["waiting"]:
             await asyncio.sleep(0.02)
 
@@ -173,9 +229,7 @@ async def test_a_cancel_answers_with_its_receipt_and_the_draft_is_discarded(
     client: Client, runtime: Runtime, witness: Witness
 ) -> None:
     """D1, D5, D22, D33: the tool's own log is the witness."""
-    runtime.add(drafter(witness))
-    run = await client.start("drafter")
-    await witness.saw("draft made")
+    run = await drafting(client, runtime, witness, "draft made")
 
     status, receipt = await client.post(f"/api/runs/{run}/cancel", {"reason": "wrong direction"})
 
@@ -189,9 +243,7 @@ async def test_a_cancel_answers_with_its_receipt_and_the_draft_is_discarded(
 
 async def test_pause_resume_and_redirect_answer_with_receipts(client: Client, runtime: Runtime) -> None:
     """D20, D23, D32."""
-    runtime.add(talker())
-    run = await client.start("talker")
-    await client.until(run, "running")
+    run = await begun(client, runtime, talker(), "running")
 
     pause = await client.post(f"/api/runs/{run}/pause")
     resume = await client.post(f"/api/runs/{run}/resume", {"instruction": "only Q3"})
@@ -211,9 +263,7 @@ async def test_pause_resume_and_redirect_answer_with_receipts(client: Client, ru
 async def test_a_verb_that_takes_longer_than_the_wait_says_what_it_waits_for(
     client: Client, runtime: Runtime, witness: Witness
 ) -> None:
-    runtime.add(drafter(witness))
-    run = await client.start("drafter")
-    await witness.saw("work")
+    run = await drafting(client, runtime, witness, "work")
 
     status, told = await client.post(f"/api/runs/{run}/pause", {"wait": 0.2})
     _, view = await client.get(f"/api/runs/{run}")
@@ -232,9 +282,7 @@ async def test_a_question_is_answered_while_the_run_goes_on(client: Client, runt
     def think(request: Any) -> Turn:
         return Turn("Half way.") if "How far" in str(request.messages[-1]) else Turn(LONG)
 
-    runtime.add(Agent("talker", model=ScriptedModel(think, tokens_per_second=50)))
-    run = await client.start("talker")
-    await client.until(run, "running")
+    run = await begun(client, runtime, Agent("talker", model=ScriptedModel(think, tokens_per_second=50)), "running")
 
     status, receipt = await client.post(f"/api/runs/{run}/ask", {"question": "How far?", "wait": 30})
 
@@ -247,13 +295,11 @@ async def test_a_question_is_answered_while_the_run_goes_on(client: Client, runt
 async def test_a_repeat_of_a_request_is_not_done_twice_and_gets_the_same_receipt(
     client: Client, runtime: Runtime
 ) -> None:
-    runtime.add(talker())
-    run = await client.start("talker")
-    await client.until(run, "running")
+    run = await begun(client, runtime, talker(), "running")
     body = {"request_id": "click-00000001"}
 
     first, second = await client.post(f"/api/runs/{run}/pause", body), await client.post(f"/api/runs/{run}/pause", body)
-    for_another = await client.post(f"/api/runs/{run}/cancel", body)
+    for_another = await client.post(f"/api/runs/{run}/resume", body)
 
     assert first == second
     assert (for_another[0], for_another[1]["code"]) == (409, "request_id_used")
@@ -263,9 +309,8 @@ async def test_a_repeat_of_a_request_is_not_done_twice_and_gets_the_same_receipt
 
 
 async def test_a_stale_click_is_refused_but_never_a_stop(client: Client, runtime: Runtime) -> None:
-    runtime.add(talker())
-    run = await client.start("talker")
-    seen = (await client.until(run, "running"))["status_seq"]
+    run = await begun(client, runtime, talker(), "running")
+    seen = (await client.get(f"/api/runs/{run}"))[1]["status_seq"]
     await client.post(f"/api/runs/{run}/pause")
 
     stale = await client.post(f"/api/runs/{run}/resume", {"expected_seq": seen})
@@ -277,11 +322,9 @@ async def test_a_stale_click_is_refused_but_never_a_stop(client: Client, runtime
 
 async def test_a_refused_verb_says_how_the_run_ended(client: Client, runtime: Runtime) -> None:
     """D7."""
-    runtime.add(quick())
-    run = await client.start("quick")
-    await client.until(run, "completed")
+    run = await begun(client, runtime, quick(), "completed")
 
-    for verb, body in [("pause", {}), ("resume", {}), ("redirect", {"instruction": "x"}), ("ask", {"question": "x"})]:
+    for verb, body in [("pause", {}), ("resume", {}), ("redirect", {"instruction": "x"})]:
         status, told = await client.post(f"/api/runs/{run}/{verb}", body)
 
         assert (status, told["code"], told["status"], told["run"]) == (409, "finished", "completed", run)
@@ -289,9 +332,7 @@ async def test_a_refused_verb_says_how_the_run_ended(client: Client, runtime: Ru
 
 
 async def test_a_reason_is_added_after_the_stop(client: Client, runtime: Runtime) -> None:
-    runtime.add(quick())
-    run = await client.start("quick")
-    await client.until(run, "completed")
+    run = await begun(client, runtime, quick(), "completed")
 
     status, _ = await client.post(f"/api/runs/{run}/reason", {"reason": "too expensive", "note": "by far"})
 
@@ -301,11 +342,7 @@ async def test_a_reason_is_added_after_the_stop(client: Client, runtime: Runtime
 
 
 async def test_an_approval_is_given_once_and_by_name(client: Client, runtime: Runtime, witness: Witness) -> None:
-    runtime.add(payer(witness))
-    run = await client.start("payer")
-    async with asyncio.timeout(20):
-        while not (view := (await client.get(f"/api/runs/{run}"))[1])["approvals"]:
-            await asyncio.sleep(0.02)
+    run, view = await asking(client, runtime, witness)
     call = view["approvals"][0]["call"]
 
     status, told = await client.post(f"/api/runs/{run}/calls/{call}/approve", {"note": "fine"})
@@ -316,12 +353,36 @@ async def test_an_approval_is_given_once_and_by_name(client: Client, runtime: Ru
     assert (again, refused["code"]) == (409, "finished")
 
 
+async def test_a_decision_that_is_made_again_with_its_id_is_answered_and_taken_once(
+    client: Client, runtime: Runtime, witness: Witness
+) -> None:
+    run, view = await asking(client, runtime, witness)
+    call = view["approvals"][0]["call"]
+    body = {"note": "fine", "request_id": "click-00000001"}
+
+    first, told = await client.post(f"/api/runs/{run}/calls/{call}/approve", body)
+    await client.until(run, "completed")
+    second, again = await client.post(f"/api/runs/{run}/calls/{call}/approve", body)
+    for_another = await client.post(f"/api/runs/{run}/calls/{call}/deny", body)
+
+    assert (first, second) == (200, 200)
+    assert told["id"] == again["id"] == call
+    assert (for_another[0], for_another[1]["code"]) == (409, "request_id_used")
+    assert lines(witness.log) == ["wired"]
+
+
+async def test_a_reason_that_is_sent_again_with_its_id_is_written_down_once(client: Client, runtime: Runtime) -> None:
+    run = await begun(client, runtime, quick(), "completed")
+    body = {"reason": "too expensive", "request_id": "click-00000001"}
+
+    answers = [await client.post(f"/api/runs/{run}/reason", body) for _ in range(2)]
+
+    assert answers == [(204, None)] * 2
+    assert len((await client.get(f"/api/runs/{run}"))[1]["reasons"]) == 1
+
+
 async def test_a_denied_call_is_not_made(client: Client, runtime: Runtime, witness: Witness) -> None:
-    runtime.add(payer(witness))
-    run = await client.start("payer")
-    async with asyncio.timeout(20):
-        while not (view := (await client.get(f"/api/runs/{run}"))[1])["approvals"]:
-            await asyncio.sleep(0.02)
+    run, view = await asking(client, runtime, witness)
 
     status, told = await client.post(f"/api/runs/{run}/calls/{view['approvals'][0]['call']}/deny")
     await client.until(run, "completed")
@@ -371,17 +432,68 @@ async def test_a_viewer_sees_and_may_do_nothing(client: Client, runtime: Runtime
     await client.post(f"/api/runs/{run}/cancel")
 
 
-async def test_nobody_reads_somebody_elses_thread_by_starting_a_run_on_it(client: Client, runtime: Runtime) -> None:
+async def test_a_thread_of_the_same_name_is_another_one_for_another_owner(client: Client, runtime: Runtime) -> None:
+    runtime.add(talker())
+    hers, his = ({"headers": {"who": f"{name}:controller:{name}"}} for name in ("ada", "bob"))
+    body = {"agent": "talker", "goal": "secret", "thread": "t"}
+    run = (await client.post("/api/runs", body, **hers))[1]["id"]
+
+    his_own, told = await client.post("/api/runs", {**body, "goal": "x", "if_busy": "refuse"}, **his)
+    redirected = await client.post("/api/runs", {**body, "goal": "y", "if_busy": "redirect"}, **his)
+    assert (his_own, redirected[0], redirected[1]["id"]) == (201, 201, told["id"])
+    assert told["id"] != run
+    continued = await client.post("/api/runs", {"agent": "talker", "goal": "x", "continues": run}, **his)
+
+    assert continued[0] == 404
+    state = await runtime.journal.load(run)
+    assert (state.goal, state.instruction) == ("secret", None)
+    for row in await runtime.journal.runs():
+        await client.post(f"/api/runs/{row.id}/cancel")
+
+
+async def test_a_thread_named_like_somebodys_run_does_not_tell_whether_there_is_one(
+    client: Client, runtime: Runtime
+) -> None:
+    """A run without a thread of its own is on one that is called like it."""
+    runtime.add(talker())
+    hers, his = ({"headers": {"who": f"{name}:controller:{name}"}} for name in ("ada", "bob"))
+    run = (await client.post("/api/runs", {"agent": "talker", "goal": "secret"}, **hers))[1]["id"]
+
+    answers = []
+    for thread in (run, "r-000000000000"):
+        for if_busy in ("refuse", "redirect", "queue"):
+            body = {"agent": "talker", "goal": "x", "thread": thread, "if_busy": if_busy}
+            status, told = await client.post("/api/runs", body, **his)
+            listed = await client.get("/api/runs", params={"thread": thread}, **his)
+            answers.append((status, told.get("code"), told.get("thread") == thread, len(listed[1]["runs"])))
+    assert answers[:3] == answers[3:]
+
+    state = await runtime.journal.load(run)
+    assert (state.owner, state.goal, state.instruction) == ("ada", "secret", None)
+    for row in await runtime.journal.runs():
+        await client.post(f"/api/runs/{row.id}/cancel")
+
+
+async def test_who_has_no_owner_has_no_threads(client: Client, runtime: Runtime) -> None:
+    runtime.add(quick())
+    nobodys = {"headers": {"who": "eve:controller:"}}
+
+    status, told = await client.post("/api/runs", {"agent": "quick", "goal": "x", "thread": "t"}, **nobodys)
+
+    assert (status, told["code"]) == (403, "forbidden")
+
+
+async def test_a_run_that_continues_another_belongs_to_the_same_owner(client: Client, runtime: Runtime) -> None:
     runtime.add(quick())
     hers = {"headers": {"who": "ada:controller:ada"}}
-    run = (await client.post("/api/runs", {"agent": "quick", "goal": "secret", "thread": "t"}, **hers))[1]["id"]
-    his = {"headers": {"who": "bob:controller:bob"}}
+    run = (await client.post("/api/runs", {"agent": "quick", "goal": "first"}, **hers))[1]["id"]
+    await Run(runtime, run).result()
 
-    on_thread = await client.post("/api/runs", {"agent": "quick", "goal": "x", "thread": "t"}, **his)
-    continued = await client.post("/api/runs", {"agent": "quick", "goal": "x", "continues": run}, **his)
+    status, told = await client.post("/api/runs", {"agent": "quick", "goal": "more", "continues": run})
 
-    assert on_thread[0] == 403
-    assert continued[0] == 404
+    assert status == 201, "an operator may continue what anybody began"
+    assert (await runtime.journal.load(told["id"])).owner == "ada"
+    assert (await client.get(f"/api/runs/{told['id']}", **hers))[0] == 200
 
 
 # -- what cannot be meant
@@ -459,9 +571,7 @@ async def test_what_there_is_not_is_said_in_the_same_form(client: Client, runtim
 
 @pytest.mark.parametrize("verb", ["approve", "deny", "resolve", "abort", "retry_undo"])
 async def test_a_verb_about_a_call_that_there_is_not_is_a_404(client: Client, runtime: Runtime, verb: str) -> None:
-    runtime.add(talker())
-    run = await client.start("talker")
-    await client.until(run, "running")
+    run = await begun(client, runtime, talker(), "running")
     body = {"outcome": "happened"} if verb == "resolve" else {}
 
     status, told = await client.post(f"/api/runs/{run}/calls/c99/{verb}", body)
@@ -517,9 +627,7 @@ async def test_a_text_that_holds_anything_is_kept_to_the_letter(client: Client, 
 
 async def test_an_operator_halts_an_agent_and_resets_it(client: Client, runtime: Runtime, witness: Witness) -> None:
     """D35."""
-    runtime.add(drafter(witness))
-    run = await client.start("drafter")
-    await witness.saw("work")
+    run = await drafting(client, runtime, witness, "work")
 
     status, halted = await client.post("/api/halt", {"scope": "agent", "name": "drafter", "reason": "runaway"})
     refused = await client.post("/api/runs", {"agent": "drafter", "goal": "again"})
@@ -532,6 +640,24 @@ async def test_an_operator_halts_an_agent_and_resets_it(client: Client, runtime:
     assert (refused[0], refused[1]["code"]) == (409, "fenced")
     assert (reset[0], reset[1]["was_latched"]) == (200, True)
     assert (await client.get(f"/api/runs/{run}"))[1]["status"] == "killed"
+
+
+async def test_with_the_store_away_a_halt_puts_up_the_flag_of_this_host_and_says_so(
+    client: Client, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D35: the witness is the flag, as whoever drives on this host reads it."""
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("The store is away.")
+
+    monkeypatch.setattr(type(runtime.journal), "fence", fail)
+    status, told = await client.post("/api/halt", {"scope": "agent", "name": "drafter", "reason": "runaway"})
+
+    flags = [(one.scope, one.name, one.by, one.reason) for one in halt_flags.read(runtime.store)]
+    halt_flags.take_down(runtime.store, "agent", "drafter")
+    assert (status, told["code"]) == (503, "halted_here_only")
+    assert "only, by a flag; halt it again when the store answers" in told["message"]
+    assert flags == [("agent", "drafter", "you", "runaway")]
 
 
 async def test_a_halt_of_a_run_that_there_is_not_is_a_404(client: Client) -> None:
@@ -564,3 +690,35 @@ async def test_what_one_server_is_told_another_one_on_the_same_store_shows(
 
 async def test_health_is_told_to_anybody(client: Client) -> None:
     assert await client.get("/healthz") == (200, {"status": "ok"})
+
+
+async def test_a_server_is_ready_while_its_store_answers(
+    client: Client, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(journal: Journal) -> None:
+        raise StoreUnavailable("The store is away.")
+
+    assert await client.get("/readyz") == (200, {"status": "ok"})
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(type(runtime.journal), "workers", away)
+        assert await client.get("/readyz") == (503, {"status": "not ready"})
+        assert await client.get("/healthz") == (200, {"status": "ok"})
+
+    assert await client.get("/readyz") == (200, {"status": "ok"})
+
+
+async def test_a_store_that_does_not_answer_soon_makes_a_server_that_is_not_ready(
+    client: Client, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "READY_SECONDS", 0.05)
+    monkeypatch.setattr(type(runtime.journal), "workers", lambda journal: asyncio.sleep(PATIENCE_SECONDS))
+
+    assert await client.get("/readyz") == (503, {"status": "not ready"})
+
+
+async def test_an_address_with_a_slash_too_many_is_not_there_and_leads_nowhere(
+    client: Client, runtime: Runtime
+) -> None:
+    """A redirect would name http, also behind a proxy with TLS, and a verb would be sent there in the clear."""
+    async with client.session.post(f"{client.base}/api/runs/r-1/cancel/", json={}, allow_redirects=False) as told:
+        assert (told.status, told.headers.get("location")) == (404, None)

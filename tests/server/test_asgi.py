@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -22,12 +22,15 @@ from starlette.routing import Mount
 import checkrein
 from checkrein import Agent, Principal, Role, Runtime
 from checkrein.models import ScriptedModel, Turn
+from checkrein.server.auth import gate
 from tests.server.serving import Client, serving
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.text import sentences
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-WORDS = "One word after the other. " * 40
+WORDS = sentences(400)
 
 
 def talker() -> Agent:
@@ -75,6 +78,48 @@ async def test_it_works_under_any_prefix_with_the_applications_own_users(
     assert (cancelled[0], cancelled[1]["by"]) == (200, "ada")
     assert (others[0], others[1]["code"]) == (404, "run_not_found")
     assert (nobody[0], nobody[1]["code"]) == (401, "unauthorised")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("change", ["logged out", "another role", "its database is away"])
+async def test_a_stream_ends_soon_after_the_applications_own_login_has(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, change: str, is_async: bool
+) -> None:
+    monkeypatch.setattr(gate, "ASK_AGAIN_SECONDS", 0.1)
+    logged_in: dict[str, Role | None] = {"ada": Role.CONTROLLER}
+    asked: list[str] = []
+
+    def who(request: Request) -> Principal | None:
+        asked.append(request.url.path)
+        if not logged_in:
+            raise ConnectionError("no database")
+        role = logged_in.get(request.headers.get("x-user", ""))
+        # When it ends is put off with every request, as logins do.
+        if role is None:
+            return None
+        return Principal(name="ada", role=role, owner="ada", expires_at=time.time() + 3600)
+
+    async def who_later(request: Request) -> Principal | None:
+        return who(request)
+
+    runtime.add(talker())
+    app = FastAPI()
+    app.mount("/agents", checkrein.asgi(runtime, authorize=who_later if is_async else who))
+    async with mounted(app, "/agents") as client:
+        _, run = await client.post("/api/runs", {"agent": "talker", "goal": "go"}, headers=ADA)
+        async with client.stream(f"/api/runs/{run['id']}/live", headers=ADA) as stream:
+            await stream.next()
+            before = len(asked)
+            while len(asked) < before + 3:  # asked again and again, and it goes on
+                assert await stream.next() is not None
+            if change == "its database is away":
+                logged_in.clear()
+            else:
+                logged_in["ada"] = Role.VIEWER if change == "another role" else None
+
+            await stream.rest()  # ends, though the run does not
+        logged_in["ada"] = Role.CONTROLLER
+        await client.post(f"/api/runs/{run['id']}/cancel", headers=ADA)
 
 
 async def test_it_works_in_a_plain_starlette_application(runtime: Runtime) -> None:
@@ -130,28 +175,33 @@ async def test_a_runtime_that_is_not_open_yet_is_a_503(store: str) -> None:
 
 @pytest.fixture
 def example(tmp_path: Path) -> Iterator[str]:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "examples.mounted_in_fastapi:app", "--port", str(port)]
+    command = [sys.executable, "-m", "uvicorn", "examples.mounted_in_fastapi:app", "--port", "0"]
     env = {**os.environ, "STORE": f"sqlite:///{tmp_path}/runs.db"}
     server = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        give_up = time.monotonic() + 30
-        while time.monotonic() < give_up and server.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
+        yield address_of(server)
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=PATIENCE_SECONDS)
+
+
+def address_of(server: subprocess.Popen[bytes]) -> str:
+    """Where the server says that it listens."""
+    assert server.stderr is not None
+    said = b""
+    for line in server.stderr:
+        said += line
+        if found := re.search(rb"running on (http://[0-9.:]+)", line):
+            return found[1].decode()
+    raise AssertionError(f"it did not begin: {said.decode()}")
 
 
 async def test_the_example_mounts_the_api_beside_its_own_routes(example: str) -> None:
-    async with aiohttp.ClientSession(headers=ADA) as session:
+    async with browser(example) as session, browser(example) as others:
+        async with session.get(f"{example}/agents/") as told:
+            page = await told.text()
+            assert (told.status, told.url.path) == (200, "/agents/"), "through the login, and back"
+            assert "checkrein-base" in page
         async with session.post(f"{example}/orders/7/check") as told:
             run = (await told.json())["run"]
         async with session.get(f"{example}/agents/api/runs/{run}/events") as stream:
@@ -160,8 +210,33 @@ async def test_the_example_mounts_the_api_beside_its_own_routes(example: str) ->
                     break
         async with session.post(f"{example}/agents/api/runs/{run}/cancel") as told:
             receipt = await told.json()
-        async with session.get(f"{example}/agents/api/runs/{run}", headers=BOB) as told:
+        await others.get(f"{example}/login", params={"user": "bob"})
+        async with others.get(f"{example}/agents/api/runs/{run}") as told:
             other = told.status
 
     assert (receipt["status"], receipt["by"]) == ("cancelled", "ada")
     assert other == 404
+
+
+def browser(origin: str) -> aiohttp.ClientSession:
+    """Keeps cookies, and says which page asks."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True), headers={"Origin": origin})
+
+
+async def test_the_page_on_mounting_works_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = (ROOT / "docs" / "howto" / "mount.md").read_text().partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    module: dict[str, Any] = {"__name__": "web"}
+    exec(compile(block, "mount.md", "exec"), module)
+
+    async with module["runtime"], serving(module["app"]) as client, browser(client.base) as session:
+        async with session.get(f"{client.base}/agents/runs/r-1", allow_redirects=False) as told:
+            assert (told.status, told.headers["location"]) == (303, "/login?next=%2Fagents%2Fruns%2Fr-1")
+        async with session.get(f"{client.base}/agents/ui/bar.js") as told:
+            assert told.status == 200, "what the page is made of needs no login"
+        async with session.get(f"{client.base}/agents/api/runs") as told:
+            assert told.status == 401, "a program is told, and not sent anywhere"
+        async with session.get(f"{client.base}/agents/") as told:
+            assert (told.status, told.url.path) == (200, "/agents/")
+        async with session.post(f"{client.base}/agents/api/runs", json={"agent": "helper", "goal": "Hi"}) as told:
+            assert (told.status, (await told.json())["owner"]) == (201, "ada")

@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 
 from checkrein import Agent, Runtime
+from checkrein.core.enums import CallKind
 from checkrein.core.events import CallStarted
-from checkrein.core.words import CallKind
 from checkrein.journal import Chunk
 from checkrein.models import ScriptedModel, Turn
-from checkrein.server.hub import Hub
-from checkrein.server.live import BriefCall, summary
-from tests.control.abort_tools import draft, work
-from tests.runtime.witness import Witness
-from tests.server.serving import Client, Frame, Stream, app_over_backend, serving
+from checkrein.processes.identity import this_process
+from checkrein.server.streaming.hub import Hub
+from checkrein.server.streaming.live_view import BriefCall, summary
+from tests.server.serving import Client, Frame, Stream, app_over_backend, begun, serving
 from tests.server.test_stream import Paper, talker
+from tests.support.abort_tools import draft, work
+from tests.support.text import sentences
+from tests.support.witness import Witness
 
 pytestmark = pytest.mark.anyio
 
-WORDS = "One word after the other. " * 40
+WORDS = sentences(800)
 
 
 class Page:
@@ -128,9 +130,7 @@ async def test_patches_put_together_are_the_run_as_anybody_sees_it(
 
 
 async def test_a_value_that_goes_back_to_its_default_is_sent(client: Client, runtime: Runtime) -> None:
-    runtime.add(talker())
-    run = await client.start("talker")
-    await client.until(run, "running")
+    run = await begun(client, runtime, talker(), "running")
     page = Page()
 
     async with client.stream(f"/api/runs/{run}/live") as stream:
@@ -168,9 +168,7 @@ async def test_partial_text_stays_in_view_after_a_stop(client: Client, runtime: 
 async def test_the_stream_of_a_finished_run_stays_open_for_what_is_said_afterwards(
     client: Client, runtime: Runtime
 ) -> None:
-    runtime.add(talker(pace=None))
-    run = await client.start("talker")
-    await client.until(run, "completed")
+    run = await begun(client, runtime, talker(pace=None), "completed")
     page = Page()
 
     async with client.stream(f"/api/runs/{run}/live") as stream:
@@ -218,17 +216,17 @@ async def test_patches_are_few_and_made_once_for_all_readers(monkeypatch: pytest
 async def test_text_that_another_process_streams_is_read_from_the_journal() -> None:
     paper = Paper()
     run = await paper.start("paper", "go")
-    lease = await paper.journal.claim(run, paper.control._owner, seconds=60)
+    lease = await paper.journal.claim(run, this_process(), seconds=60)
     started = CallStarted(id="c1#1", at=2.0, call="c1", kind=CallKind.MODEL, name="m", epoch=lease.epoch)
     await paper.journal.append(run, [started], after=1, epoch=lease.epoch)
 
     async with serving(app_over_backend(paper)) as client, client.stream(f"/api/runs/{run}/live") as stream:
         await stream.until("view")
-        await paper.journal.write_chunks(run, [Chunk("c1", 0, "Hello, ")])
+        await paper.journal.write_chunks({run: [Chunk("c1", 0, "Hello, ")]})
         first = (await stream.until("call.chunk"))[-1].json
         # What is told at once may be ahead of what the journal has: no gap is ever shown.
         paper.speak(run, "c1", 12, "!")
-        await paper.journal.write_chunks(run, [Chunk("c1", 7, "world")])
+        await paper.journal.write_chunks({run: [Chunk("c1", 7, "world")]})
         page = Page()
         page.take(Frame("call.chunk", b'{"call":"c1","attempt":1,"offset":0,"text":"Hello, "}'))
         while page.texts["c1"][1] != "Hello, world!":

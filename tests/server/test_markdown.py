@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkrein.server import markdown
 from checkrein.server.markdown import MOST_CHARS, render
 
 TAGS = {
@@ -129,3 +131,68 @@ def test_the_side_of_a_cell_is_no_style() -> None:
 
     assert "style=" not in html
     assert '<td align="right">2</td>' in html
+
+
+# -- for many at once
+
+
+class Counted:
+    """Counts how often, and how often at the same time, something is rendered."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.most = 0
+        self._now = 0
+
+    def __call__(self, text: str) -> str:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        self.texts.append(text)
+        time.sleep(0.02)
+        self._now -= 1
+        return f"<p>{text}</p>"
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    counting = Counted()
+    monkeypatch.setattr(markdown, "render", counting)
+    return counting
+
+
+@pytest.mark.anyio
+async def test_a_text_is_rendered_once_whoever_asks_and_no_two_at_the_same_time(counted: Counted) -> None:
+    """A thread that computes keeps the interpreter from taking somebody else's cancel; several keep it longer."""
+    renderer = markdown.Renderer()
+
+    first = await asyncio.gather(*[renderer.render(text) for text in ("one", "two", "one", "three", "two", "one")])
+    again = await renderer.render("two")
+
+    assert first == [f"<p>{text}</p>" for text in ("one", "two", "one", "three", "two", "one")]
+    assert again == "<p>two</p>"
+    assert sorted(counted.texts) == ["one", "three", "two"]
+    assert counted.most == 1
+
+
+@pytest.mark.anyio
+async def test_texts_that_would_wait_for_long_are_given_as_they_are(counted: Counted) -> None:
+    renderer = markdown.Renderer()
+    texts = [f"{n} {'a*' * 9000}" for n in range(30)]
+
+    told = await asyncio.gather(*[renderer.render(text) for text in texts])
+
+    assert len(counted.texts) == markdown.MOST_WAITING_CHARS // len(texts[0])
+    assert told[-1] == f"<pre>{texts[-1]}</pre>"
+    assert len(await renderer.render("later")) > 0
+    assert counted.texts[-1] == "later"
+
+
+@pytest.mark.anyio
+async def test_so_many_rendered_texts_are_kept_and_no_more(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "KEPT", 2)
+    renderer = markdown.Renderer()
+
+    for text in ("one", "two", "one", "three", "one", "two"):
+        await renderer.render(text)
+
+    assert counted.texts == ["one", "two", "three", "two"]

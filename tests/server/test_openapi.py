@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from checkrein import Agent, Runtime
 from checkrein.models import ScriptedModel, Turn
 from tests.server.serving import app_over, app_over_backend
 from tests.server.test_stream import Paper
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.text import sentences
 
-WORDS = "One word after the other. " * 400
+WORDS = sentences(400)
 
 
 class Served:
@@ -59,12 +62,12 @@ class Served:
 
     def __enter__(self) -> Served:
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield opened
 
 
-def described() -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def described(served: Served) -> Any:
+    """What the server says of itself, read once."""
+    return schemathesis.openapi.from_url(f"{served.base}/api/openapi.json")
+
+
+@cache
+def describe() -> dict[str, Any]:
     return dict(app_over_backend(Paper()).openapi())
 
 
@@ -81,12 +91,12 @@ STREAMS = ("/events", "/live")
 
 
 def operations() -> list[tuple[str, str]]:
-    return [(path, method) for path, found in described()["paths"].items() for method in found]
+    return [(path, method) for path, found in describe()["paths"].items() for method in found]
 
 
 @pytest.mark.parametrize(("path", "method"), operations())
 def test_every_route_is_described(path: str, method: str) -> None:
-    told = described()["paths"][path][method]
+    told = describe()["paths"][path][method]
 
     assert told["summary"]
     assert any(code.startswith("2") for code in told["responses"])
@@ -103,7 +113,7 @@ def test_every_route_is_described(path: str, method: str) -> None:
 
 
 def test_every_schema_that_is_named_is_there() -> None:
-    text = described()
+    text = describe()
     schemas = text["components"]["schemas"]
 
     def named(value: Any) -> Iterator[str]:
@@ -121,10 +131,10 @@ def test_every_schema_that_is_named_is_there() -> None:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "not fitting"])
 @pytest.mark.parametrize(("path", "method"), [one for one in operations() if not one[0].endswith(STREAMS)])
 def test_nothing_that_is_sent_to_it_is_answered_with_a_5xx(
-    served: Served, path: str, method: str, mode: GenerationMode
+    served: Served, described: Any, path: str, method: str, mode: GenerationMode
 ) -> None:
     """And what is answered fits the description."""
-    operation = schemathesis.openapi.from_url(f"{served.base}/api/openapi.json")[path][method]
+    operation = described[path][method]
     try:
         cases = operation.as_strategy(generation_mode=mode)
     except Unsatisfiable:
@@ -146,7 +156,7 @@ def test_nothing_that_is_sent_to_it_is_answered_with_a_5xx(
                 case.body["wait"] = min(case.body["wait"], 0.05)
             if path == "/api/halt" and case.body.get("scope") == "all":
                 case.body["scope"] = "agent"  # the others are still to be tested
-        response = case.call(base_url=served.base, timeout=30)
+        response = case.call(base_url=served.base, timeout=PATIENCE_SECONDS)
         case.validate_response(response, checks=[not_a_server_error, response_schema_conformance])
         if response.status_code >= 400:
             assert {"code", "message"} <= response.json().keys()
@@ -156,15 +166,15 @@ def test_nothing_that_is_sent_to_it_is_answered_with_a_5xx(
 
 
 @pytest.mark.parametrize("end", STREAMS)
-def test_no_cursor_makes_a_stream_answer_with_a_5xx(served: Served, end: str) -> None:
-    operation = schemathesis.openapi.from_url(f"{served.base}/api/openapi.json")[f"/api/runs/{{run}}{end}"]["get"]
+def test_no_cursor_makes_a_stream_answer_with_a_5xx(served: Served, described: Any, end: str) -> None:
+    operation = described[f"/api/runs/{{run}}{end}"]["get"]
 
     @settings(max_examples=15, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def check(case: Any) -> None:
         case.path_parameters["run"] = served.runs[1]
         made = case.as_transport_kwargs(base_url=served.base)
-        with requests.request(**made, stream=True, timeout=30) as response:
+        with requests.request(**made, stream=True, timeout=PATIENCE_SECONDS) as response:
             assert response.status_code < 500
 
     with suppress(Unsatisfiable):

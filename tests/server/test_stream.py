@@ -6,34 +6,47 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkrein import Agent, Runtime
-from checkrein.control.verbs import Control
+from checkrein import Agent, Principal, Role, Runtime
+from checkrein.control.agent_card import AgentCard
+from checkrein.control.control import Control
+from checkrein.control.fork import ForkRun
+from checkrein.control.start import StartRun
 from checkrein.core.events import ReasonAdded, RunCreated
-from checkrein.journal import Chunk, MemoryJournal, chain
+from checkrein.core.state import State
+from checkrein.journal import Chunk, MemoryJournal, encoding
 from checkrein.models import ScriptedModel, Turn
-from checkrein.runtime.identity import this_process
-from checkrein.server import feed
-from checkrein.server.backend import AgentCard, Hear
-from checkrein.server.hub import Hub
-from checkrein.server.limits import Limits
-from checkrein.server.stream import Ring
-from tests.control.abort_tools import draft, work
-from tests.runtime.witness import Witness, until
-from tests.server.serving import Client, Frame, app_over, app_over_backend, frames, serving
+from checkrein.processes.identity import this_process
+from checkrein.server.app import create_app
+from checkrein.server.auth.guard import Guard
+from checkrein.server.auth.key_store import FileKeyStore
+from checkrein.server.auth.token_store import Keys
+from checkrein.server.backend import Hear
+from checkrein.server.streaming import frames as feed
+from checkrein.server.streaming.hub import Hub
+from checkrein.server.streaming.rate_limit import Admission
+from checkrein.server.streaming.sse import FrameBuffer, Limits
+from tests.server.serving import Client, Frame, app_over, app_over_backend, begun, frames, serving
+from tests.support.abort_tools import draft, work
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.text import sentences
+from tests.support.witness import Witness, until
 
 pytestmark = pytest.mark.anyio
 
-WORDS = "One word after the other. " * 40
+WORDS = sentences(40)
+LONG = sentences(800)
+"""What takes longer than any test that stops it."""
 
 
-def talker(pace: float | None = 60.0, text: str = WORDS) -> Agent:
+def talker(pace: float | None = 60.0, text: str = LONG) -> Agent:
     return Agent("talker", model=ScriptedModel(lambda _: Turn(text), tokens_per_second=pace))
 
 
@@ -47,6 +60,9 @@ def ids(found: list[Frame]) -> list[int]:
 
 class Paper:
     """A backend without a runtime: a journal in memory that a test writes into, and text that it speaks."""
+
+    store = "memory:"
+    is_ending = False
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -71,7 +87,18 @@ class Paper:
     def agents(self) -> dict[str, AgentCard]:
         return {"paper": AgentCard(name="paper")}
 
-    async def start(self, agent: str, goal: str, **_: Any) -> str:
+    async def know_agents(self) -> bool:
+        return True
+
+    async def workers_wanted(self, states: Collection[State]) -> dict[str, str]:
+        return {}
+
+    async def fork(self, wanted: ForkRun) -> str:
+        raise NotImplementedError
+
+    async def start(self, wanted: StartRun | str, goal: str = "") -> str:
+        """As a backend does; or, shorter, with an agent and a goal."""
+        agent, goal = (wanted, goal) if isinstance(wanted, str) else (wanted.agent, wanted.goal)
         self._count += 1
         run = f"r-{self._count}"
         await self.journal.create(RunCreated(id=f"{run}.created", at=1.0, run=run, agent=agent, goal=goal, thread=run))
@@ -121,27 +148,25 @@ async def test_the_stored_bytes_are_streamed_unchanged_so_that_a_reader_can_veri
     client: Client, runtime: Runtime
 ) -> None:
     """D8: only the seq, and the run where the event does not name it, are put in front."""
-    runtime.add(talker(pace=None))
-    run = await client.start("talker")
-    await client.until(run, "completed")
+    run = await begun(client, runtime, talker(pace=None), "completed")
 
     async with client.stream(f"/api/runs/{run}/events") as stream:
         found = await stream.rest()
 
     records = await runtime.journal.read(run)
-    link = chain.genesis(run)
+    link = encoding.genesis(run)
     for frame, record in zip(found, records, strict=True):
         front = b'{"seq":%d,' % record.seq + (b"" if record.seq == 1 else b'"run":"%b",' % run.encode())
         assert frame.data.startswith(front)
         body = b"{" + frame.data.removeprefix(front)
-        link = chain.link(link, record.seq, body)
+        link = encoding.link(link, record.seq, body)
         assert (body, link) == (record.body, record.hash)
         assert (frame.id, frame.kind) == (str(record.seq), frame.json["type"])
         assert frame.json["run"] == run
 
 
 async def test_text_streams_between_events_and_the_stream_ends_after_the_run(client: Client, runtime: Runtime) -> None:
-    runtime.add(talker())
+    runtime.add(talker(pace=200, text=WORDS))
     run = await client.start("talker")
 
     async with client.stream(f"/api/runs/{run}/events") as stream:
@@ -167,7 +192,7 @@ def text_of(chunks: list[Any]) -> str:
 
 
 async def test_whoever_reconnects_gets_the_text_of_a_live_call_from_its_start(client: Client, runtime: Runtime) -> None:
-    runtime.add(talker())
+    runtime.add(talker(text=WORDS))
     run = await client.start("talker")
     async with client.stream(f"/api/runs/{run}/events") as stream:
         await stream.until("call.chunk")
@@ -236,10 +261,7 @@ async def test_a_stream_goes_on_while_a_finished_run_is_still_being_undone(
 
 async def test_two_readers_get_the_same_bytes(on_paper: Client, paper: Paper) -> None:
     run = await paper.start("paper", "go")
-    async with (
-        on_paper.stream(f"/api/runs/{run}/events") as one,
-        on_paper.stream(f"/api/runs/{run}/events") as other,
-    ):
+    async with on_paper.stream(f"/api/runs/{run}/events") as one, on_paper.stream(f"/api/runs/{run}/events") as other:
         await one.next(), await other.next()
         for n in range(30):
             await paper.write(run, 1, note="x" * n)
@@ -259,7 +281,7 @@ async def test_a_quiet_stream_is_kept_alive_with_comments(on_paper: Client, pape
     run = await paper.start("paper", "go")
     async with on_paper.stream(f"/api/runs/{run}/events") as events, on_paper.stream(f"/api/runs/{run}/live") as live:
         for stream in (events, live):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while b": keep-alive\n\n" not in stream.raw:
                     stream.raw += await stream.told.content.readany()
 
@@ -282,7 +304,7 @@ def test_a_reader_that_is_cut_off_anywhere_gets_every_event_exactly_once_and_in_
 async def _cut_off_anywhere(chance: random.Random) -> None:
     paper, total, said = Paper(), chance.randint(1, 400), "abcdefghij" * 40
     limits = Limits(queue_frames=chance.choice([4, 50, 4096, 4096]), linger_seconds=0.0)
-    async with serving(app_over_backend(paper, limits=limits, streams_per_second=10_000)) as client:
+    async with serving(app_over_backend(paper, limits=limits, admission=Admission(10_000, 10_000))) as client:
         paper.read_seconds = chance.choice([0.001, 0.01])
         run = await paper.start("paper", "go")
         await paper.write(run, chance.randint(0, total // 2))
@@ -296,7 +318,7 @@ async def _cut_off_anywhere(chance: random.Random) -> None:
 
         writing = asyncio.create_task(write())
         got: list[int] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(got) < total:
                 cursor = {"Last-Event-ID": str(got[-1])} if got else {}
                 async with client.stream(f"/api/runs/{run}/events", headers=cursor) as stream:
@@ -328,7 +350,7 @@ async def test_old_events_are_read_from_the_journal_and_joined_to_those_that_com
         await stream.next()
         paper.read_seconds = 0.02
         writing = asyncio.create_task(go_on())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while b"\nid: 1201\n" not in stream.raw or not stream.raw.endswith(b"\n\n"):
                 stream.raw += await stream.told.content.read(2000)
         await writing
@@ -340,7 +362,7 @@ async def test_old_events_are_read_from_the_journal_and_joined_to_those_that_com
 
 
 async def test_a_reader_that_goes_away_never_stops_a_run(client: Client, runtime: Runtime) -> None:
-    runtime.add(talker())
+    runtime.add(talker(text=WORDS))
     run = await client.start("talker")
     for path in ("events", "live", "events", "live"):
         async with client.stream(f"/api/runs/{run}/{path}") as stream:
@@ -418,7 +440,7 @@ async def test_a_slow_reader_is_let_go_and_goes_on_from_its_cursor(paper: Paper)
 
 def read_all(connection: socket.socket) -> bytes:
     """Everything up to the end, without the framing of chunks."""
-    connection.settimeout(20)
+    connection.settimeout(PATIENCE_SECONDS)
     raw = b""
     while piece := connection.recv(65536):
         raw += piece
@@ -445,7 +467,7 @@ async def test_a_reader_that_takes_nothing_for_long_is_let_go_also_while_it_repl
 
 async def test_too_many_new_streams_are_told_when_to_come_back_and_verbs_are_not(runtime: Runtime) -> None:
     runtime.add(talker())
-    async with serving(app_over(runtime, streams_per_second=1, streams_at_once=3)) as client:
+    async with serving(app_over(runtime, admission=Admission(most_per_second=0.001, burst=3))) as client:
         run = await client.start("talker")
         answers = []
         for _ in range(6):
@@ -469,13 +491,49 @@ async def test_a_full_house_is_a_503(paper: Paper) -> None:
         assert (await client.get(f"/api/runs/{run}"))[0] == 200
 
 
+async def test_nobody_takes_all_the_room_from_the_others(paper: Paper) -> None:
+    run = await paper.start("paper", "go")
+    admission = Admission(1e6, 1e6)
+    app = app_over_backend(paper, limits=Limits(streams=8), admission=admission)
+    async with serving(app) as client, AsyncExitStack() as stack:
+
+        async def begun(who: dict[str, str]) -> int:
+            stream = await stack.enter_async_context(client.stream(f"/api/runs/{run}/live", headers=who))
+            if stream.told.status == 200:
+                await stream.next()
+            return stream.told.status
+
+        taken = [await begun({"who": "eve:operator:"}) for _ in range(20)]
+        others = [await begun({"who": "bob:operator:"}) for _ in range(20)]
+
+        assert taken == [200] * 4 + [503] * 16
+        assert others == [200] * 2 + [503] * 18
+        assert await begun({"who": "ann:operator:"}) == 200, "there is room for somebody who has none yet"
+        assert admission.refused == 16 + 18
+
+
+async def test_strangers_do_not_stand_in_the_way_of_those_who_are_known(paper: Paper) -> None:
+    keys, secret = Keys(), "ckr_for-tests-only-0123456789abcdefghijklmnop"
+    keys.trust(secret, Principal(name="op", role=Role.OPERATOR))
+    session = keys.begin_session(secret)
+    run = await paper.start("paper", "go")
+    async with serving(create_app(paper, Guard(FileKeyStore(keys)), admission=Admission(0.001, 4))) as client:
+        port = client.base.rpartition(":")[2]
+        assert session is not None
+        strangers: list[dict[str, str]] = [{}, {"Authorization": "Bearer ckr_wrong"}, {"Cookie": "checkrein_1=cks_x"}]
+        answers = [(await client.get(f"/api/runs/{run}/live", headers=strangers[n % 3]))[0] for n in range(30)]
+        assert answers[-10:] == [503] * 10
+
+        known = [{"Authorization": f"Bearer {secret}"}, {"Cookie": f"checkrein_{port}={session[0]}"}]
+        for n in range(4):
+            async with client.stream(f"/api/runs/{run}/live", headers=known[n % 2]) as stream:
+                assert stream.told.status == 200
+
+
 async def test_closing_the_hub_ends_every_stream(paper: Paper) -> None:
     run = await paper.start("paper", "go")
     async with serving(app_over_backend(paper)) as client:
-        async with (
-            client.stream(f"/api/runs/{run}/events") as events,
-            client.stream(f"/api/runs/{run}/live") as live,
-        ):
+        async with client.stream(f"/api/runs/{run}/events") as events, client.stream(f"/api/runs/{run}/live") as live:
             await events.next(), await live.next()
 
             await hub_of(client).close()
@@ -487,13 +545,16 @@ async def test_closing_the_hub_ends_every_stream(paper: Paper) -> None:
 
 async def test_who_may_no_longer_read_is_cut_off(paper: Paper) -> None:
     run = await paper.start("paper", "go")
-    app = app_over_backend(paper, limits=Limits(keep_alive_seconds=0.2))
-    allowed = [True]
-    app.state.site.guard.still_valid = lambda principal: allowed[0]
-    async with serving(app) as client, client.stream(f"/api/runs/{run}/events") as stream:
+    keys = Keys()
+    token, secret = keys.create(role=Role.OPERATOR)
+    app = create_app(paper, Guard(FileKeyStore(keys)))
+    async with (
+        serving(app) as client,
+        client.stream(f"/api/runs/{run}/events", headers={"Authorization": f"Bearer {secret}"}) as stream,
+    ):
         await stream.next()
 
-        allowed[0] = False
+        keys.revoke(token.id)
 
         await until(lambda: app.state.hub.readers == 0)
 
@@ -502,7 +563,7 @@ async def test_who_may_no_longer_read_is_cut_off(paper: Paper) -> None:
 
 
 async def test_a_ring_keeps_what_it_promises_and_says_what_is_gone() -> None:
-    ring = Ring(most_frames=10, most_bytes=1000)
+    ring = FrameBuffer(most_frames=10, most_bytes=1000)
     for n in range(25):
         ring.publish(b"%d" % n)
 
@@ -514,7 +575,7 @@ async def test_a_ring_keeps_what_it_promises_and_says_what_is_gone() -> None:
 
 
 async def test_a_ring_is_bounded_in_bytes_too_but_keeps_the_newest_frame() -> None:
-    ring = Ring(most_frames=1000, most_bytes=100)
+    ring = FrameBuffer(most_frames=1000, most_bytes=100)
     for _ in range(10):
         ring.publish(b"x" * 40)
     ring.publish(b"y" * 5000)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic as sdk
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsBase
 
 from checkrein.testing.provider import Fault, Provider, Reply, Usage
 from checkrein.testing.provider.anthropic_rules import PARAMETERS
+from tests.support.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import anthropic as sdk
+else:
+    sdk = lazy_module("anthropic")
 
 pytestmark = pytest.mark.anyio
 
@@ -230,8 +234,7 @@ async def test_the_client_s_own_retries_succeed_when_the_fault_has_happened_ofte
 
 
 @pytest.mark.parametrize(
-    ("status", "type"),
-    [(500, "api_error"), (503, "api_error"), (504, "timeout_error"), (529, "overloaded_error")],
+    ("status", "type"), [(500, "api_error"), (503, "api_error"), (504, "timeout_error"), (529, "overloaded_error")]
 )
 async def test_a_failing_server_is_an_internal_server_error(anthropic, status: int, type: str):
     async with Provider(Reply(fault=Fault(status=status))) as provider:
@@ -252,11 +255,7 @@ async def test_the_page_of_a_proxy_is_passed_on_as_it_is(anthropic):
 
 async def test_a_dangling_call_is_a_bad_request(anthropic):
     use = {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {}}
-    messages = [
-        *ASK["messages"],
-        {"role": "assistant", "content": [use]},
-        {"role": "user", "content": "Well?"},
-    ]
+    messages = [*ASK["messages"], {"role": "assistant", "content": [use]}, {"role": "user", "content": "Well?"}]
     async with Provider("") as provider:
         with pytest.raises(sdk.BadRequestError) as found:
             await anthropic(provider).messages.create(**{**ASK, "messages": messages})
@@ -302,7 +301,7 @@ async def test_a_connection_cut_before_the_answer_is_a_connection_error(anthropi
 async def test_no_answer_at_all_is_a_timeout_of_the_client_and_a_disconnect_for_the_provider(anthropic):
     async with Provider(Reply(fault=Fault(never_answers=True))) as provider:
         with pytest.raises(sdk.APITimeoutError):
-            await anthropic(provider, timeout=0.3).messages.create(**ASK)
+            await anthropic(provider, timeout=1.0).messages.create(**ASK)
         await provider.until(lambda log: log[0].how == "disconnected")
 
     assert provider.log[0].first_byte_at is None
@@ -333,6 +332,8 @@ async def test_pieces_of_any_size_make_the_same_answer(anthropic):
 
 
 def test_every_parameter_that_the_client_puts_into_the_body_is_known_here():
+    from anthropic.types.message_create_params import MessageCreateParamsBase
+
     as_headers = {"user_profile_id", "workspace_id"}
 
     assert set(MessageCreateParamsBase.__annotations__) - as_headers <= PARAMETERS

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai as sdk
 import pytest
-from openai.types.chat import ChatCompletionChunk
-from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
 from checkrein.testing.provider import Fault, Provider, Reply, Usage
 from checkrein.testing.provider.openai_rules import PARAMETERS
+from tests.support.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import openai as sdk
+else:
+    sdk = lazy_module("openai")
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +25,7 @@ SEARCH: dict[str, Any] = {
 ARGUMENTS = {"q": "Kühe & Schafe", "limit": 3, "deep": {"é": ["統計", None]}}
 
 
-async def chunks_of(client: sdk.AsyncOpenAI, **ask: Any) -> list[ChatCompletionChunk]:
+async def chunks_of(client: sdk.AsyncOpenAI, **ask: Any) -> list[sdk.types.chat.ChatCompletionChunk]:
     return [chunk async for chunk in await client.chat.completions.create(stream=True, **ask)]
 
 
@@ -291,7 +294,7 @@ async def test_a_connection_closed_without_the_end_of_the_answer_is_noticed_by_t
 async def test_silence_is_a_timeout_of_the_client_and_a_disconnect_for_the_provider(openai):
     async with Provider(Reply("one two three", fault=Fault(stall_after_tokens=2))) as provider:
         with pytest.raises(sdk.APITimeoutError):
-            await chunks_of(openai(provider, timeout=0.3), **ASK)
+            await chunks_of(openai(provider, timeout=1.0), **ASK)
         await provider.until(lambda log: log[0].how == "disconnected")
 
     assert provider.log[0].tokens_sent == 2
@@ -335,4 +338,6 @@ async def test_pieces_of_any_size_make_the_same_answer(openai):
 
 
 def test_every_parameter_that_the_client_knows_is_known_here():
+    from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+
     assert set(CompletionCreateParamsBase.__annotations__) <= PARAMETERS

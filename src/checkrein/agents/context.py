@@ -12,45 +12,67 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from checkrein.agents.mcp.performing import mcp_call
-from checkrein.agents.mcp.statement import MCPTool
-from checkrein.agents.mending import mend
+from checkrein.agents.history import told_of
+from checkrein.agents.loop import is_priced, mend
+from checkrein.agents.output import OutputType
 from checkrein.agents.plan import Plan
-from checkrein.agents.questions import question
-from checkrein.agents.redacting import redacted_messages
-from checkrein.agents.streaming import Stream, StreamPerformance
-from checkrein.agents.threads import told_of
-from checkrein.agents.tool import Tool, as_tool, path_of
-from checkrein.agents.tooling import begin, check_undo, tool_call
-from checkrein.core.words import CallKind, OnPause
-from checkrein.errors import CallFailed, MisuseError
-from checkrein.models.history import repair
+from checkrein.agents.questions import Answer, Answering, Watch, question, told
+from checkrein.agents.tool import Tool, as_tool
+from checkrein.agents.tool_calls import begin, check_undo, mcp_call, spec_of, tool_call
+from checkrein.calls import arguments as values
+from checkrein.calls.answer import Source
+from checkrein.calls.base import ApprovalRule, CallRequest, EffectKind, Execution, Perform, Permit
+from checkrein.calls.stream import Stream, StreamExecution
+from checkrein.core.enums import CallKind, OnPause, Status
+from checkrein.driver.permits import Result
+from checkrein.driver.program_api import Program, ProgramApi
+from checkrein.errors import CallFailed, MisuseError, ModelContextExceeded
+from checkrein.mcp.tools import MCPTool
+from checkrein.models.base import Model
+from checkrein.models.failures import Retries
+from checkrein.models.history import repair, shortened
 from checkrein.models.messages import Assistant, Message, Settings, User, as_json
-from checkrein.models.port import Model
+from checkrein.models.redaction import redacted_messages
 from checkrein.models.registry import resolve
-from checkrein.runtime import values
-from checkrein.runtime.calling import Result
-from checkrein.runtime.driver import Driver
-from checkrein.runtime.spec import Perform, Performance, Permit, Program, Spec
 
 if TYPE_CHECKING:
+    from checkrein.agents.agent import Agent
     from checkrein.agents.program import ProgramAgent
+
+T = TypeVar("T")
+
 
 _step: ContextVar[int | None] = ContextVar("checkrein_step", default=None)
 
 
-class Context:
-    """One run of a program. Its calls raise `Interrupted` when a person stopped them, `CallFailed` when they failed."""
+class ModelOptions(TypedDict, total=False):
+    """What may be said of a question to a model; `Context.model` has the defaults."""
 
-    def __init__(self, agent: ProgramAgent, driver: Driver) -> None:
+    model: str | Model | None
+    instructions: str
+    settings: Settings | None
+    place: str
+
+
+class Context:
+    """One run of a program. Its calls raise `Interrupted` when a person stopped them, `CallFailed` when they failed.
+
+    `place` names where in the program a call stands. A call that has one is recognised by it when the program is played
+    again, whatever its arguments are by then; calls without are told apart by what they ask for.
+    """
+
+    def __init__(self, agent: ProgramAgent[Any], driver: ProgramApi) -> None:
         self._agent = agent
         self._driver = driver
         self._plan = Plan(driver.note_once)
         self._tools: dict[object, Tool] = {}
+        self._watch = Watch(agent.watchers)
+        self._taken = 0
+        """How often this playing has asked for an instruction, or a person."""
 
     @property
     def run(self) -> str:
@@ -67,6 +89,14 @@ class Context:
 
     # -- calls
 
+    @overload
+    async def model(
+        self, messages: str | Sequence[Message], *, output: None = None, **options: Unpack[ModelOptions]
+    ) -> Assistant: ...
+    @overload
+    async def model(
+        self, messages: str | Sequence[Message], *, output: type[T], **options: Unpack[ModelOptions]
+    ) -> T: ...
     async def model(
         self,
         messages: str | Sequence[Message],
@@ -75,6 +105,7 @@ class Context:
         instructions: str = "",
         output: Any = None,
         settings: Settings | None = None,
+        place: str = "",
     ) -> Any:
         """Ask a model and return its answer: an `Assistant` with `text`, or, with `output`, a value of that type.
 
@@ -85,8 +116,10 @@ class Context:
         asked = self._model(model)
         history = repair([User(messages)] if isinstance(messages, str) else list(messages))
         history = redacted_messages(self._driver.secrets, history)
-        adapter = None if output is None else _adapter(output)
-        schema = None if adapter is None else as_json(adapter.json_schema())
+        wanted = None if output is None else OutputType(output)
+        schema = None if wanted is None else as_json(wanted.schema)
+        priced = await is_priced(self._driver, asked)
+        retries = Retries()
         result: Result | None = None
         while result is None:
             spec = question(
@@ -96,36 +129,76 @@ class Context:
                 instructions=instructions,
                 output_schema=schema,
                 settings=settings or Settings(),
+                place=place,
                 step=_step.get(),
+                priced=priced,
+                retries=retries,
+                watch=self._watch,
             )
             try:
                 result = await self._driver.call(spec)
             except CallFailed as failed:
-                await mend(self._driver, failed)
+                code = await mend(self._driver, failed)
+                retries = Retries(room=retries.room)
+                if code == ModelContextExceeded.code:
+                    history = tuple(shortened(history)[0])
                 if failed.instruction is not None:
                     history = repair([*history, User(failed.instruction)])
-        told = told_of(result.value)
-        message = Assistant("") if told is None else told.message
-        if adapter is None:
+        recorded = told_of(result.value)
+        message = Assistant("") if recorded is None else recorded.message
+        self._watch.heard(message.text)
+        if wanted is None:
             return message
         try:
-            return adapter.validate_json(message.text)
+            return wanted.read(message.text)
         except ValueError as error:
             raise CallFailed(
                 f"The answer of {asked.name} does not have the form that was asked for: {error}"
             ) from error
 
-    async def tool(self, tool: Tool | MCPTool | Callable[..., Any], /, **arguments: Any) -> Any:
-        """Use a tool, with everything its author has said about it: undo, approval, isolation, timeout."""
+    async def answer(
+        self, source: Source, *, name: str, place: str = "", asked: Any = None, carries: bool = True
+    ) -> Answer:
+        """Have somebody else ask a model, on any client, as one recorded call. Its `value` is what the source gives.
+
+        `source(asked)` is an async generator: it makes the request, yields text as it comes, and ends with a
+        `WholeAnswer(value, usage)`. `name` is who is asked, as `provider:model`, by which it is priced. The `asked`
+        that is given here is what is recorded of the request.
+
+        It is shown, priced, watched, kept free of secrets and asked again like a model of ours. Paused, its source is
+        closed, and asked again after the resume; redirected, it is asked again at once. Each time `asked.messages` has
+        what was said meanwhile: the half answer, and the instruction. The program never hears of it, and puts
+        `answer.messages` into its history. With `carries=False` an instruction waits for another request.
+        """
+        answering = Answering(
+            self._driver,
+            source,
+            name=name,
+            place=place,
+            asked=asked,
+            step=_step.get(),
+            watch=self._watch,
+            carries=carries,
+        )
+        return await answering.answer()
+
+    async def tool(self, tool: Tool | MCPTool | Callable[..., Any], /, *, place: str = "", **arguments: Any) -> Any:
+        """Use a tool, with everything its author has said about it: undo, approval, isolation, timeout.
+
+        A tool that takes an argument `place` itself is given it.
+        """
+        if place and _takes_place(tool):
+            place, arguments = "", {**arguments, "place": place}
         if isinstance(tool, MCPTool):
             given = values.encode_result(self.tool, arguments)
-            return _value((await self._driver.call(mcp_call(self._driver, tool, given, step=_step.get()))).value)
+            spec = mcp_call(self._driver, tool, given, place=place, step=_step.get())
+            return _value((await self._driver.call(spec)).value)
         used = self._tools.setdefault(tool, as_tool(tool))
         if used.undo is not None:
             check_undo(used.undo)
         try:
             given = values.encode_result(used.function, arguments)
-            spec = tool_call(self._driver, used, given, step=_step.get(), deps=self._agent.deps)
+            spec = tool_call(self._driver, used, given, place=place, step=_step.get(), deps=self._agent.deps)
         except ValueError as error:
             raise MisuseError(f"The arguments do not fit {used.name}: {error}") from error
         return _value((await self._driver.call(spec)).value)
@@ -136,40 +209,45 @@ class Context:
         /,
         *args: Any,
         undo: Callable[..., Any] | None = None,
-        effect: str | None = None,
+        effect: EffectKind = "unknown",
         idempotent: bool = False,
         on_pause: OnPause | str = OnPause.FINISH,
+        approval: ApprovalRule | bool | None = None,
         timeout: float | None = None,
+        changes: str = "",
         name: str | None = None,
+        place: str = "",
         **kwargs: Any,
     ) -> Any:
         """Call any function as one recorded step: a coroutine function here, a plain one in a worker process.
 
-        `effect` says in words what it does to the world; with an `undo` its name will do. Arguments are recorded as far
-        as JSON can hold them, the result must be something that it can hold.
+        What is said of it means what it means with `@tool`: `effect="none"` if it only looks, `"irreversible"` asks a
+        person first, and of one that says nothing all that is known after a stop is that it may have partly happened.
+        `changes` are the words for it. Arguments are recorded as far as JSON can hold them, the result must be
+        something that it can hold.
         """
         if isinstance(function, Tool):
             raise MisuseError(f"{function.name} is a tool: use `ctx.tool`, which heeds its approval and its undo.")
         if undo is not None:
             check_undo(undo)
-        title = name or str(getattr(function, "__name__", "call"))
+        said = Tool(
+            function,
+            name=name or str(getattr(function, "__name__", "call")),
+            undo=undo,
+            effect=effect,
+            idempotent=idempotent,
+            on_pause=on_pause,
+            approval=approval,
+            timeout=timeout,
+            changes=changes,
+        )
         bound = inspect.signature(function).bind(*args, **kwargs)
         if inspect.iscoroutinefunction(function):
-            recorded, perform = _recorded(bound.arguments), self._here(function, args, kwargs)
+            recorded = _recorded(bound.arguments)
+            perform = self._here(function, bound, recorded)
         else:
             recorded, perform = values.encode_result(function, _flat(bound)), self._in_worker(function)
-        spec = Spec(
-            kind=CallKind.TOOL,
-            name=title,
-            perform=perform,
-            arguments=recorded,
-            step=_step.get(),
-            on_pause=OnPause(on_pause),
-            idempotent=idempotent,
-            effect=effect or (title if undo is not None else None),
-            undo=None if undo is None else path_of(undo),
-            timeout_seconds=timeout,
-        )
+        spec = spec_of(said, perform, recorded, check=_check_json, has_schema=False, place=place, step=_step.get())
         return _value((await self._driver.call(spec)).value)
 
     async def stream(self, source: Stream, *, name: str = "stream") -> Any:
@@ -179,20 +257,50 @@ class Context:
         itself can be read only once. Pieces of text are shown as they come. A stop closes it at once.
         """
 
-        def perform(permit: Permit) -> Performance:
-            return StreamPerformance(
-                source,
-                permit.attempt,
-                self._driver.shows(permit),
-                secrets=self._driver.secrets,
-            )
+        def perform(permit: Permit) -> Execution:
+            return StreamExecution(source, permit.attempt, self._driver.shows(permit), secrets=self._driver.secrets)
 
-        spec = Spec(kind=CallKind.MODEL, name=name, perform=perform, step=_step.get())
+        spec = CallRequest(kind=CallKind.MODEL, name=name, perform=perform, step=_step.get())
         return _value((await self._driver.call(spec)).value)
 
-    async def spawn(self, agent: Program, goal: str) -> Any:
+    @overload
+    async def spawn(self, agent: Agent[T] | ProgramAgent[T], goal: str, *, place: str = "") -> T: ...
+    @overload
+    async def spawn(self, agent: Program, goal: str, *, place: str = "") -> Any: ...
+    async def spawn(self, agent: Program, goal: str, *, place: str = "") -> Any:
         """Have another agent work on `goal` as a sub-run, and return its result. It stops with this run."""
-        return _value((await self._driver.call(self._driver.sub_run(agent, goal, step=_step.get()))).value)
+        spec = self._driver.sub_run(agent, goal, place=place, step=_step.get())
+        value = (await self._driver.call(spec)).value
+        return None if value is None else agent.result_of(value)
+
+    # -- a person
+
+    async def ask_person(self, question: str, *, place: str = "") -> str:
+        """Put a question to a person: the run waits as *needs you*, and what they resume it with is the answer.
+
+        Empty when they resume it without a word. The question survives restarts, and is put once.
+        """
+        place = place or self._next_place("question")
+        if not self._driver.has_recorded(place):
+            await self._driver.ask_person(question, place)
+        spec = told("ask_person", place, {"question": question}, step=_step.get())
+        return (await self._driver.call(spec)).instruction or ""
+
+    async def instruction(self) -> str | None:
+        """What a person has told this run and no call has carried yet; None when nothing. It counts as delivered.
+
+        For a program that asks no model: `ctx.model` and `ctx.answer` carry it by themselves.
+        """
+        place = self._next_place("instruction")
+        if not self._driver.has_recorded(place) and (
+            self._driver.is_replaying or self._driver.state.instruction is None
+        ):
+            return None
+        return (await self._driver.call(told("instruction", place, step=_step.get()))).instruction
+
+    def _next_place(self, what: str) -> str:
+        self._taken += 1
+        return f"{what}:{self._taken}"
 
     # -- what a person sees
 
@@ -203,13 +311,18 @@ class Context:
     @asynccontextmanager
     async def step(self, title: str) -> AsyncIterator[None]:
         """`async with ctx.step("Fetch"):` a step of the task list. Calls made inside belong to it."""
-        number = self._plan.open(title)
+        number = self._plan.open(self._driver.secrets.text(title))
         token = _step.set(number)
         try:
             yield
         finally:
             _step.reset(token)
         self._plan.finish(number)
+
+    async def until_stopped(self) -> None:
+        """Return once the run is being cancelled, or is over: for what goes on beside the calls of a program."""
+        while not (self._driver.state.is_finished or self._driver.state.status is Status.CANCELLING):
+            await self._driver.change()
 
     # -- instead of the clock and of chance
 
@@ -231,14 +344,20 @@ class Context:
 
     # -- how calls are made
 
-    def _here(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Perform:
-        """How a coroutine function is called: with the very objects it is given."""
+    def _here(self, function: Callable[..., Any], bound: inspect.BoundArguments, recorded: bytes) -> Perform:
+        """How a coroutine function is called: with the very objects it is given, as far as they are permitted."""
 
-        async def work() -> Any:
-            return await function(*args, **kwargs)
+        def perform(permit: Permit) -> Execution:
+            given = as_permitted(function, bound, self._driver.secrets.json(recorded), permit.arguments)
 
-        work.__qualname__ = getattr(function, "__qualname__", work.__qualname__)  # what an error about its result says
-        return lambda permit: begin(self._driver, permit, work, b"{}", deps=self._agent.deps)
+            async def work() -> Any:
+                return await function(*given.args, **given.kwargs)
+
+            # What an error about its result says.
+            work.__qualname__ = getattr(function, "__qualname__", work.__qualname__)
+            return begin(self._driver, permit, work, b"{}", deps=self._agent.deps)
+
+        return perform
 
     def _in_worker(self, function: Callable[..., Any]) -> Perform:
         """How a plain function is called: with what is recorded of its arguments."""
@@ -251,10 +370,28 @@ class Context:
         return resolve(wanted)
 
 
-def _adapter(output: Any) -> Any:
-    import pydantic
+def as_permitted(
+    function: Callable[..., Any], bound: inspect.BoundArguments, asked: bytes, permitted: bytes
+) -> inspect.BoundArguments:
+    """Arguments of which each is the very object that was given, unless another was permitted than was asked for."""
+    before = values.plain_arguments(asked)
+    other = {name: value for name, value in values.plain_arguments(permitted).items() if before.get(name) != value}
+    made = inspect.BoundArguments(bound.signature, bound.arguments.copy())
+    made.arguments.update(values.typed(function, other))
+    return made
 
-    return pydantic.TypeAdapter(output)
+
+def _takes_place(tool: Tool | MCPTool | Callable[..., Any]) -> bool:
+    if isinstance(tool, MCPTool):
+        return "place" in tool.schema.get("properties", {})
+    return "place" in inspect.signature(tool).parameters
+
+
+def _check_json(edited: bytes) -> None:
+    try:
+        values.plain_arguments(edited)
+    except values.NotJson as error:
+        raise ValueError(str(error)) from error
 
 
 def _value(result: bytes | None) -> Any:

@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 import inspect
+import os
 import string
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any, Literal, TypeGuard, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeGuard, Unpack, overload
 
 import msgspec
 
-from checkrein.core.words import OnPause
-from checkrein.errors import MisuseError
-from checkrein.runtime import values
-from checkrein.runtime.importable import target_of
-from checkrein.runtime.loading import in_worker
-from checkrein.runtime.spec import Program
+from checkrein.calls import arguments as values
+from checkrein.calls.base import (
+    ApprovalRule,
+    EffectKind,
+    Isolation,
+    approval_of,
+    effect_of,
+    flag_of,
+    isolation_of,
+    on_pause_of,
+    timeout_of,
+)
+from checkrein.calls.imports import in_worker, look_up, path_of, target_of
+from checkrein.core.enums import OnPause
+from checkrein.core.wording import QUOTED_CHARS, quoted
+from checkrein.driver.program_api import Program, ToolWarning
+from checkrein.errors import MisuseError, NotImportable
 
-EffectKind = Literal["unknown", "none", "reversible", "irreversible"]
-Isolation = Literal["process", "thread"]
-ApprovalRule = Literal["block", "queue"]
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 
-class Tool:
-    """A function an agent may call. Calling the tool itself just calls the function."""
+class Tool(Generic[P, R]):
+    """A function an agent may call. Calling the tool itself just calls the function, with its signature."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         name: str | None = None,
         description: str | None = None,
@@ -37,24 +57,30 @@ class Tool:
         effect: EffectKind = "unknown",
         on_pause: OnPause | str = OnPause.FINISH,
         isolation: Isolation = "process",
-        approval: ApprovalRule | Literal[False] | None = None,
+        approval: ApprovalRule | bool | None = None,
         timeout: float | None = None,
         verify: Callable[..., Any] | None = None,
         changes: str = "",
     ) -> None:
-        """`changes` says in a person's words what a call changes: `the draft to {to}`, with arguments in braces."""
+        """`changes` says in a person's words what a call changes: `the draft to {to}`, with arguments in braces.
+
+        Raises `MisuseError`, with what may be said instead, for a word that means nothing here.
+        """
+        if not callable(function):
+            raise MisuseError(f"A tool is made of a function, and {function!r} is none.")
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", "tool"))
+        about = f"Tool {self.name}"
         self.description = description or inspect.getdoc(function) or ""
         self.undo = undo
-        self.idempotent = idempotent
-        self.effect: EffectKind = effect
-        self.on_pause = OnPause(on_pause)
-        self.isolation: Isolation = isolation
-        self.timeout_seconds = timeout
+        self.idempotent = flag_of(about, "idempotent", idempotent)
+        self.effect: EffectKind = effect_of(about, effect, hint=" What it changes is said in words with changes=.")
+        self.on_pause = on_pause_of(about, on_pause)
+        self.isolation: Isolation = isolation_of(about, isolation)
+        self.timeout_seconds = timeout_of(about, timeout)
         self.verify = verify
         self.changes = changes
-        self._approval = approval
+        self._approval: ApprovalRule | Literal[False] | None = approval_of(about, approval)
         self.__wrapped__ = function  # a worker that looks for the function finds this, and sees what is in it
         self.__doc__ = function.__doc__
         self.__name__ = self.name
@@ -63,6 +89,11 @@ class Tool:
         self._check()
 
     def _check(self) -> None:
+        for name, other in (("undo", self.undo), ("verify", self.verify)):
+            if other is not None and not callable(other):
+                raise MisuseError(f"Tool {self.name} says {name}={other!r}; it is a function.")
+        if not isinstance(self.changes, str):
+            raise MisuseError(f"Tool {self.name} says changes={self.changes!r}; it is a text, such as 'the draft'.")
         if self.on_pause is OnPause.ABORT and not self.idempotent:
             raise MisuseError(
                 f"Tool {self.name} says on_pause='abort' but not idempotent=True: it could not be tried again after "
@@ -75,9 +106,37 @@ class Tool:
                 f"Tool {self.name} is async def and runs on the event loop; isolation='thread' is for def."
             )
 
+    def warnings(self) -> Iterator[ToolWarning]:
+        """What could not be stopped, undone or known of its calls."""
+        if not self.is_async and self.isolation == "thread":
+            yield ToolWarning(
+                'runs in a thread (isolation="thread") and may not be stoppable',
+                "A thread cannot be killed: after a stop it may go on until it looks up, and what it did is then in "
+                "doubt.",
+            )
+        if self.effect == "unknown" and self.undo is None:
+            yield ToolWarning(
+                "says nothing about its effect and has no undo",
+                'When it is interrupted, all that can be said is: may have partly happened. Say effect="none" if it '
+                'only looks, give it an undo=, or say effect="irreversible".',
+            )
+        if self.effect == "irreversible" and self.approval is None:
+            yield ToolWarning(
+                "cannot be undone and asks nobody (approval=False)", "By the time somebody cancels, it has happened."
+            )
+        if self.effect == "reversible" and self.undo is None:
+            yield ToolWarning(
+                'says effect="reversible" and has no undo', "A cancel cannot take it back, and will list it as left."
+            )
+
     def check_signature(self) -> None:
         """Raise `MisuseError` if no model could ever call this."""
-        for parameter in inspect.signature(self.function).parameters.values():
+        for place, parameter in enumerate(inspect.signature(self.function).parameters.values()):
+            if place == 0 and parameter.name == "self":
+                raise MisuseError(
+                    f"Tool {self.name} takes self, which no model can give. Make the tool of the method of an object: "
+                    f'tool(box.{self.name}, isolation="thread"), or an async method.'
+                )
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise MisuseError(f"Tool {self.name} takes {parameter}; a model can only give arguments by name.")
             if parameter.name.startswith("_"):
@@ -106,7 +165,7 @@ class Tool:
         """What a call with these JSON arguments changes, in words; the tool's name if its author gives none."""
         if not self.changes:
             return self.name
-        given = {name: _brief(value) for name, value in msgspec.json.decode(arguments).items()}
+        given = {name: _brief(value) for name, value in values.plain_arguments(arguments).items()}
         try:
             return self.changes.format_map(given)
         except (LookupError, ValueError):
@@ -143,7 +202,7 @@ class Tool:
             if other is not None and not inspect.iscoroutinefunction(other):
                 target_of(other)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -190,27 +249,30 @@ class Tool:
             return pydantic.create_model(f"{self.name}_arguments", __config__=config, **fields)
 
 
+class ToolOptions(TypedDict, total=False):
+    """What may be said of a tool; `Tool` has the defaults."""
+
+    name: str | None
+    description: str | None
+    undo: Callable[..., Any] | None
+    idempotent: bool
+    effect: EffectKind
+    on_pause: OnPause | str
+    isolation: Isolation
+    approval: ApprovalRule | bool | None
+    timeout: float | None
+    verify: Callable[..., Any] | None
+    changes: str
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    undo: Callable[..., Any] | None = None,
-    idempotent: bool = False,
-    effect: EffectKind = "unknown",
-    on_pause: OnPause | str = OnPause.FINISH,
-    isolation: Isolation = "process",
-    approval: ApprovalRule | Literal[False] | None = None,
-    timeout: float | None = None,
-    verify: Callable[..., Any] | None = None,
-    changes: str = "",
-) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function: `@tool`, or `@tool(undo=discard_draft)`."""
+    """Make a tool of a function: `@tool`, `@tool(undo=discard_draft)`, or `tool(box.put, isolation="thread")`."""
     if function is not None:
-        return Tool(function)
+        return Tool(function, **options)
     return lambda decorated: Tool(decorated, **options)
 
 
@@ -221,41 +283,102 @@ def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
 
 def is_program(candidate: Any) -> TypeGuard[Program]:
     """Whether something among the tools is an agent, to work as a sub-run."""
-    return hasattr(candidate, "play") and hasattr(candidate, "name")
+    return isinstance(candidate, Program)
+
+
+def function_at(path: str) -> Callable[..., Any]:
+    """The function at a path that `path_of` gave, also after a restart. Raises `MisuseError` when it is gone."""
+    module, _, name = path.partition(":")
+    try:
+        return look_up(import_module(module), name)  # type: ignore[no-any-return]
+    except (Exception, SystemExit) as error:  # whatever importing the module comes to
+        raise MisuseError(f"{path} cannot be found any more: {type(error).__name__}: {error}") from error
 
 
 class Toolbox(dict[str, Tool]):
-    """The tools of one agent by name. One that a worker process could not import is refused here, with the remedy."""
+    """The tools of one agent by name.
 
-    def __init__(self, agent: str, tools: Iterable[Any]) -> None:
-        super().__init__((tool.name, tool) for tool in (as_tool(one) for one in tools if not is_program(one)))
+    One that a worker process could not import, or whose `deps` it could not have, is refused here, with the remedy.
+    """
+
+    def __init__(self, agent: str, tools: Iterable[Any], *, deps: Any = None) -> None:
+        given = list(tools)
+        own = [as_tool(one) for one in given if not is_program(one)]
+        super().__init__((tool.name, tool) for tool in own)
         self._agent = agent
+        _check_names(agent, [*own, *filter(is_program, given)])
         if not in_worker():
             for tool in self.values():
                 tool.check_signature()
                 tool.check_defaults()
                 tool.check_importable()
+            self._check_deps(deps)
+
+    def _check_deps(self, deps: Any) -> None:
+        """Raise `MisuseError` for deps that a tool in a worker process could not be given."""
+        elsewhere = [tool.name for tool in self.values() if not tool.is_async and tool.isolation == "process"]
+        if deps is None or not elsewhere:
+            return
+        why = "are a value of this process"
+        if inspect.isroutine(deps):
+            try:
+                target_of(deps)
+            except NotImportable as error:
+                why = f"cannot be made in another process: {error.reason}"
+            else:
+                return
+        raise MisuseError(
+            f"The deps of agent {self._agent} {why}, and its tool {elsewhere[0]} runs in a worker process, which does "
+            "not have them. Give deps=make_deps, a function at the top level of a module, which makes them in each "
+            f'process; or declare {elsewhere[0]} with isolation="thread", or as an `async def`.',
+            agent=self._agent,
+        )
 
     def undo_at(self, path: str | None, name: str = "") -> Callable[..., Any]:
         """The undo function that a run has recorded under this path, for a call of the tool `name`.
 
-        Functions that were made by one and the same function share a path, so the tool's own comes first.
+        Functions that were made by one and the same function share a path, so the tool's own comes first. A tool that
+        was taken out of the agent can be undone as long as its undo is where it was. Raises `MisuseError` otherwise.
         """
         for tool in sorted(self.values(), key=lambda tool: tool.name != name):
             if tool.undo is not None and path_of(tool.undo) == path:
                 return tool.undo
+        if path is not None:
+            return function_at(path)  # its tool was taken out of the agent, and what it did still has to be undone
         raise MisuseError(f"Agent {self._agent} has no tool any more whose undo is {path}.")
 
 
-def path_of(function: Callable[..., Any]) -> str:
-    """Where an undo function can be found again after a restart."""
-    return f"{function.__module__}:{function.__qualname__}"
+def listed(agent: str, tools: object) -> list[Any]:
+    """What an author gives as `tools`, or `MisuseError` where it is no list."""
+    if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
+        raise MisuseError(f"Agent {agent}: tools is a list, such as [search, send], not {tools!r}.", agent=agent)
+    return list(tools)
+
+
+def _check_names(agent: str, tools: Iterable[Tool | Program]) -> None:
+    """Raise `MisuseError` where a model could not tell two tools apart."""
+    seen: dict[str, Tool | Program] = {}
+    for one in tools:
+        other = seen.setdefault(one.name, one)
+        if other is not one:
+            raise MisuseError(
+                f"Agent {agent} has two tools with the name {one.name}: {_place(other)} and {_place(one)}. Give one of "
+                f'them another: tool({one.name}, name="…").',
+                agent=agent,
+            )
+
+
+def _place(one: Tool | Program) -> str:
+    if not isinstance(one, Tool):
+        return f"the agent {one.name}"
+    code = getattr(inspect.unwrap(one.function), "__code__", None)
+    where = "" if code is None else f" ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+    return f"{one.__module__}.{one.__qualname__}{where}"
 
 
 def _brief(value: Any) -> str:
-    """An argument within a sentence: on one line, and not longer than one reads at a glance."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    """An argument within a sentence. A model has chosen it, so what could be words is quoted: they are not ours."""
+    return str(value) if isinstance(value, int | float) and len(str(value)) <= QUOTED_CHARS else quoted(str(value))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from checkrein.core.words import Then
+from checkrein.core.enums import Then
 
 RECENT_CALLS: Final = 32
 """How many fingerprints of calls a run remembers for `Repeats`."""
@@ -232,6 +232,22 @@ def strongest(trips: tuple[Trip, ...]) -> Trip | None:
     return max(trips, key=lambda trip: _STRENGTH[trip.then], default=None)
 
 
+def tokens_left(condition: Condition | None, spent: Spent, grants: Mapping[str, int]) -> int | None:
+    """How many tokens may be used until `condition` trips because of them; None where they alone do not trip it."""
+    if isinstance(condition, Tokens):
+        observed, allowed = condition.standing(spent, grants)
+        return int(allowed - (observed or 0))
+    if not isinstance(condition, AnyOf | AllOf):
+        return None
+    each = [tokens_left(part, spent, grants) for part in condition.parts]
+    found = [left for left in each if left is not None]
+    if isinstance(condition, AnyOf):
+        return min(found, default=None)
+    parts = zip(condition.parts, each, strict=True)
+    waits = any(left is None and not part.trips(spent, grants) for part, left in parts)
+    return None if waits else max(found, default=None)
+
+
 def caps(condition: Condition | None) -> Iterator[_Cap]:
     """Every single cap in a condition, from left to right."""
     if isinstance(condition, AnyOf | AllOf):
@@ -256,6 +272,43 @@ def _rounds(recent: tuple[str, ...], period: Literal[1, 2]) -> int:
             break
         count += 1
     return count
+
+
+def problem_with(condition: object) -> str | None:
+    """What is wrong with a condition that somebody has written, in words; None when nothing is.
+
+    Apart from the conditions themselves, because those that a store holds must be read whatever they say.
+    """
+    if isinstance(condition, AnyOf | AllOf):
+        return next((problem for part in condition.parts if (problem := problem_with(part)) is not None), None)
+    if not isinstance(condition, _Cap):
+        return f"{condition!r} is no condition; write one such as Turns(50) | Cost(usd=1), or None for no cap at all"
+    then = getattr(condition, "then", None)
+    if then not in list(Then):
+        allowed = ", ".join(repr(one.value) for one in Then)
+        return f"{type(condition).__name__}(…, then={then!r}): what then happens is one of {allowed}"
+    return _problem_with_numbers(condition)
+
+
+def _problem_with_numbers(cap: _Cap) -> str | None:
+    kind = type(cap).__name__
+    if isinstance(cap, _Count):
+        n: object = cap.n
+        is_whole = isinstance(n, int) and not isinstance(n, bool) and n >= 1
+        return None if is_whole else f"{kind}({n!r}): it takes a whole number from 1 on"
+    if isinstance(cap, Elapsed):
+        given = {name: value for name in ("seconds", "minutes") if (value := getattr(cap, name)) != 0}
+        if given and all(_is_above_zero(value) for value in given.values()):
+            return None
+        said = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"{kind}({said}): it takes seconds or minutes, a number above 0"
+    if isinstance(cap, Cost) and not _is_above_zero(cap.usd):
+        return f"{kind}(usd={cap.usd!r}): it takes a number above 0"
+    return None
+
+
+def _is_above_zero(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
 DEFAULT: Final[Condition] = Turns(50) | Elapsed(minutes=30)

@@ -8,11 +8,12 @@ journal keeps the result as an index.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from checkrein.core.enums import EffectState, Status
 from checkrein.core.events import (
     EffectInDoubt,
     EffectLeft,
@@ -21,8 +22,8 @@ from checkrein.core.events import (
     EffectSettled,
     EffectUndone,
     Event,
+    RunFinished,
 )
-from checkrein.core.words import EffectState, Status
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -68,3 +69,39 @@ AT_THE_END: Final[Mapping[Status, EffectState]] = {
     Status.KILLED: EffectState.LEFT,
 }
 """What becomes of the effects that are still open when a run finishes; those in doubt stay in doubt."""
+
+
+class Ledger(Protocol):
+    """Where the effects of one run are kept, oldest opening first."""
+
+    def get(self, effect: str, /) -> Effect | None: ...
+
+    def put(self, effect: Effect, *, opens: bool) -> None:
+        """Keep it in place of the one with its id; with `opens`, as the newest."""
+
+    def close_open(self, now: EffectState) -> None:
+        """Every effect that is open is `now` something else."""
+
+
+def fold_effects(ledger: Ledger, event: Event) -> None:
+    """Bring a ledger up to date with the next event of its run."""
+    if isinstance(event, RunFinished):
+        ledger.close_open(AT_THE_END[event.status])
+    elif type(event) in EFFECT_EVENTS:
+        after = evolve_effect(ledger.get(event.effect), event)  # type: ignore[attr-defined]
+        if after is not None:
+            ledger.put(after, opens=isinstance(event, EffectOpened))
+
+
+class EffectsById(dict[str, Effect]):
+    """A ledger in memory."""
+
+    def put(self, effect: Effect, *, opens: bool) -> None:
+        if opens:
+            self.pop(effect.id, None)
+        self[effect.id] = effect
+
+    def close_open(self, now: EffectState) -> None:
+        for effect in self.values():
+            if effect.state is EffectState.OPEN:
+                self[effect.id] = replace(effect, state=now)

@@ -17,22 +17,24 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from checkrein.core.conditions import Condition, Usage
+from checkrein.core.enums import Answer, CallKind, Decision, OnPause, Outcome, Status, Then, Undo, Verb, When
+from checkrein.core.origin import Origin
 from checkrein.core.receipts import Receipt
-from checkrein.core.words import (
-    Answer,
-    CallKind,
-    Decision,
-    OnPause,
-    Outcome,
-    Status,
-    Then,
-    Undo,
-    Verb,
-    When,
-)
 
 UNDO_PREFIX: Final = "undo:"
 """The id of an undo call is this and the id of its effect."""
+
+ASK_PREFIX: Final = "ask:"
+"""The id of the call that answers a side question is this and the id of its verb."""
+
+HELD_PREFIX: Final = "held:"
+"""The id of a pause that a parent passed on begins with this: it is resumed with the parent, and no other is."""
+
+
+def approval_id(call: str) -> str:
+    """The id of the event that puts a call to a person: one a call, so that nobody is asked twice."""
+    return f"{call}.approval"
+
 
 Json = msgspec.Raw
 """A JSON value that is kept as the bytes it came in."""
@@ -73,6 +75,7 @@ class RunCreated(Event, frozen=True, kw_only=True, tag="run.created"):
     """The topmost run this one descends from; None when it is the topmost itself."""
     continues: str | None = None
     stop_when: Condition | None = None
+    forked_from: Origin | None = None
 
     @property
     def status(self) -> Status:
@@ -86,6 +89,20 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run.started"):
     status: Status
     host: str = ""
     pid: int = 0
+    process: str = ""
+    """A name for the driver's process that no other ever has. Old records have neither this nor the next three."""
+    boot_id: str = ""
+    """Of its host: changes when that restarts."""
+    started: float | None = None
+    """When its process began, as the host tells: a pid that another process has by now is told apart by it."""
+    version: str = ""
+    """Of the agents in its process, as whoever deploys them names it; without a name, of Checkrein there."""
+    after_death: bool = False
+    """The process that drove the run before has died with it in its hands."""
+    worked_until: float | None = None
+    """Until when the driver before was at work, as far as its lease tells; None: its last event is all there is."""
+    ahead: float | None = None
+    """By how much the wall clock was ahead of the clock by which leases are kept; None: not known."""
 
 
 class RunFinished(Event, frozen=True, kw_only=True, tag="run.finished"):
@@ -168,9 +185,65 @@ class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished"):
     retry: bool = False
     """With `failed`, of a model: it may pass, and the same is asked again as the next attempt."""
     abandoned: bool = False
-    """With `in_doubt`: said by whoever took the run over. The time since the last event was nobody's work."""
+    """With `in_doubt`: said by whoever took the run over. The time since its driver was last heard of was nobody's
+    work."""
+    worked_until: float | None = None
+    """With `abandoned`, as of `run.started`."""
     files: tuple[str, ...] = ()
     """The files that it has published, on the machine where it ran."""
+    file_hashes: tuple[str, ...] = ()
+    """Of each file the SHA-256 of what the store keeps of it; empty for one that is kept where it ran only."""
+    traceback: str | None = None
+    """With `failed`, of a tool: where its code failed, as its author sees it; of a long one the end."""
+    left: tuple[str, ...] = ()
+    """What of it could not be stopped, in words. Whatever that still brings is dropped."""
+    shown_at: float | None = None
+    """When the first piece of its text was handed to readers; None: nothing was, or it is not known."""
+    shown: tuple[tuple[int, int], ...] = ()
+    """So many milliseconds after `shown_at`, so many characters had been handed to readers, all in all."""
+    refused: bool = False
+    """With `failed`, of a tool: there is none of this name, or its arguments do not fit. Nothing was begun."""
+    unasked: bool = False
+    """With `failed`, of a model: there is no key for it, or no such model. It has spent nothing and is no turn."""
+
+
+class CallReused(Event, frozen=True, kw_only=True, tag="call.reused"):
+    """A call of the origin of a fork: the program is answered from it, and nothing is done again."""
+
+    call: str
+    kind: CallKind
+    name: str
+    origin: str
+    """The run that made it."""
+    asked: int
+    """When it was asked for, as its place among all that was asked for and all that ended in what is taken over."""
+    ended: int | None = None
+    """Likewise when it ended."""
+    outcome: Outcome | None = None
+    """None: the origin had not begun it by then, or a model had not answered. It is made by the fork."""
+    result: MaybeJson = None
+    error: str | None = None
+    instruction: str | None = None
+    """Of one that was interrupted: what the person who did so wanted instead."""
+    carried: str | None = None
+    """What a person told the agent with it."""
+    step: int | None = None
+    arguments: MaybeJson = None
+    edited: MaybeJson = None
+    """What the person who approved it wanted it to be made with."""
+    fingerprint: str = ""
+    place: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+class StopDelayed(Event, frozen=True, kw_only=True, tag="stop.delayed"):
+    """The stop of a call waits for the end of an atomic section of its tool (`call.shield`)."""
+
+    call: str
+    what: str
+    seconds: float
+    """How long it waits at most."""
 
 
 class CallAnswered(Event, frozen=True, kw_only=True, tag="call.answered"):
@@ -213,6 +286,8 @@ class CallResolved(Event, frozen=True, kw_only=True, tag="call.resolved"):
     by: str
     result: MaybeJson = None
     note: str = ""
+    store_at: float | None = None
+    """As of `verb.accepted`."""
 
 
 # -- effects (an effect has the id of the call that opened it)
@@ -269,13 +344,19 @@ class EffectReopened(Event, frozen=True, kw_only=True, tag="effect.reopened"):
 
 
 class VerbAccepted(Event, frozen=True, kw_only=True, tag="verb.accepted"):
-    """Asked, and in force from here on. Its `id` is the verb's request id."""
+    """Asked, and in force from here on. Its `id` is the verb's request id.
+
+    A redirect and a cancel withdraw every approval with it: those asked for, those given and not used yet, and those
+    given for the rest of the run.
+    """
 
     verb: Verb
     status: Status
     by: str
     reason: str = ""
     asked_at: float | None = None
+    store_at: float | None = None
+    """When it was decided by the clock of the store; `at` is by that of the host which decided. None: not known."""
     instruction: str | None = None
     question: str | None = None
     when: When = When.NOW
@@ -287,6 +368,18 @@ class VerbAccepted(Event, frozen=True, kw_only=True, tag="verb.accepted"):
     """With a pause: the next driver resumes the run without being asked (a shutdown, never a person's pause)."""
 
 
+class VerbJoined(Event, frozen=True, kw_only=True, tag="verb.joined"):
+    """Asked for while the same was in force already: its answer is the receipt of that verb. Its `id` is its request
+    id, so that a repeat finds the same answer whatever has happened since."""
+
+    verb: Verb
+    accepted: str
+    """The id of the `verb.accepted` whose receipt answers it."""
+    by: str
+    store_at: float | None = None
+    """As of `verb.accepted`."""
+
+
 class VerbSettled(Event, frozen=True, kw_only=True, tag="verb.settled"):
     """Happened. `accepted` is the id of the `verb.accepted` that it settles."""
 
@@ -294,6 +387,8 @@ class VerbSettled(Event, frozen=True, kw_only=True, tag="verb.settled"):
     verb: Verb
     status: Status
     receipt: Receipt
+    worked_until: float | None = None
+    """As of `run.started`, where no driver was there to settle it."""
 
 
 class ReasonAdded(Event, frozen=True, kw_only=True, tag="reason.added"):
@@ -302,6 +397,8 @@ class ReasonAdded(Event, frozen=True, kw_only=True, tag="reason.added"):
     reason: str
     by: str
     note: str = ""
+    store_at: float | None = None
+    """As of `verb.accepted`."""
 
 
 class InstructionDelivered(Event, frozen=True, kw_only=True, tag="instruction.delivered"):
@@ -325,6 +422,12 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval.requeste
     place: str = ""
     arguments: MaybeJson = None
     blocks: bool = True
+    what: str = ""
+    """What the call changes, in the words of its tool's author."""
+    can_undo: bool = False
+    """Whether what it changes can be taken back afterwards."""
+    schema: MaybeJson = None
+    """The JSON schema of the arguments, for whoever wants others."""
 
 
 class ApprovalDecided(Event, frozen=True, kw_only=True, tag="approval.decided"):
@@ -334,6 +437,15 @@ class ApprovalDecided(Event, frozen=True, kw_only=True, tag="approval.decided"):
     decision: Decision
     by: str
     note: str = ""
+    arguments: MaybeJson = None
+    """With `approved`: the call is made with these instead of those that were asked for."""
+    fingerprint: str = ""
+    """With `arguments`: the hash of the call with them."""
+    always: bool = False
+    """With `approved`: so is every later call of the same tool in this run, until a person denies one or says where the
+    run goes instead."""
+    store_at: float | None = None
+    """As of `verb.accepted`."""
 
 
 # -- what was noticed
@@ -356,6 +468,12 @@ class WatcherFlagged(Event, frozen=True, kw_only=True, tag="watcher.flagged"):
     what: str
     call: str | None = None
     offset: int | None = None
+    withheld_from: int | None = None
+    """The first character that was not passed on; None: all of it was."""
+    withheld_chars: int = 0
+    """How many were read and not passed on when it was noticed. They are kept where only operators read them."""
+    withheld_hash: str = ""
+    """The SHA-256 of that text in UTF-8."""
 
 
 class RetryScheduled(Event, frozen=True, kw_only=True, tag="retry.scheduled"):
@@ -367,13 +485,28 @@ class RetryScheduled(Event, frozen=True, kw_only=True, tag="retry.scheduled"):
     why: str
 
 
+class ClockSet(Event, frozen=True, kw_only=True, tag="clock.set"):
+    """The wall clock of the driver was set while it worked, forward or back. `at` is the time after that.
+
+    By 0 seconds: it was not, and the driver says what time it is because it has not for a while.
+    """
+
+    seconds: float
+    within: float = 5.0
+    """It was set within so many seconds before: for so long the driver had not looked at it."""
+
+
 EVENTS: Final[tuple[type[Event], ...]] = (
     RunCreated, RunStarted, RunFinished, PlanPublished, StepStarted, StepFinished, VersionChosen,
-    CallStarted, CallFinished, CallAnswered, CheckAsked, CallChecked, CallResolved,
+    CallStarted, CallReused, StopDelayed, CallFinished, CallAnswered, CheckAsked, CallChecked, CallResolved,
     EffectOpened, EffectSettled, EffectUndone, EffectInDoubt, EffectLeft, EffectReopened,
-    VerbAccepted, VerbSettled, ReasonAdded, InstructionDelivered,
+    VerbAccepted, VerbJoined, VerbSettled, ReasonAdded, InstructionDelivered,
     ApprovalRequested, ApprovalDecided, ConditionTripped, WatcherFlagged, RetryScheduled,
+    ClockSet,
 )  # fmt: skip
+
+WITHDRAWS_APPROVALS: Final = frozenset({Verb.REDIRECT, Verb.CANCEL})
+"""Verbs that leave no approval behind: what was consented to was part of another course."""
 
 DECISIONS: Final[frozenset[type[Event]]] = frozenset({
     RunStarted, RunFinished, CallStarted, CallResolved, EffectOpened, EffectReopened,
@@ -389,21 +522,28 @@ DECIDING: Final[frozenset[type[Event]]] = frozenset({
 cancel must never lose a race against the permits of a busy run."""
 
 UNOWNED: Final[frozenset[type[Event]]] = frozenset({
-    RunCreated, VerbAccepted, ApprovalDecided, CallResolved, EffectSettled, EffectLeft, EffectReopened, ReasonAdded,
-    CheckAsked,
+    RunCreated, VerbAccepted, VerbJoined, ApprovalDecided, CallResolved, EffectSettled, EffectLeft, EffectReopened,
+    ReasonAdded, CheckAsked,
 })  # fmt: skip
 """Events that may be appended without holding the run's lease (without an epoch)."""
 
 AFTER_THE_END: Final[frozenset[type[Event]]] = frozenset({
     CallAnswered, CallResolved, ReasonAdded, EffectSettled, EffectUndone, EffectInDoubt, EffectLeft, EffectReopened,
 })  # fmt: skip
-"""Events that a finished run still takes, besides the start and the finish of an undo call."""
+"""Events that a finished run still takes, besides undo calls, and side questions with their answers."""
+
+
+def withdrawal(event: VerbAccepted, call: str) -> ApprovalDecided:
+    """What a verb that withdraws approvals has decided about one of them."""
+    return ApprovalDecided(id=f"{event.id}.{call}", at=event.at, call=call, decision=Decision.WITHDRAWN, by=event.by)
 
 
 def is_taken_after_the_end(event: Event) -> bool:
     """Whether a finished run still takes this event."""
     if isinstance(event, CallStarted):
-        return event.kind is CallKind.UNDO
+        return event.kind in (CallKind.UNDO, CallKind.ASK)
     if isinstance(event, CallFinished):
-        return event.call.startswith(UNDO_PREFIX)
+        return event.call.startswith((UNDO_PREFIX, ASK_PREFIX))
+    if isinstance(event, VerbAccepted | VerbSettled):
+        return event.verb is Verb.ASK
     return type(event) in AFTER_THE_END

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from checkrein.core.words import CallKind, EffectState, Status, Verb
+from checkrein.core.enums import CallKind, EffectState, Status, Verb
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -23,8 +23,13 @@ class StoppedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     name: str
     now: str
     """An `Outcome`, or `held`."""
-    was: str = "running"
     ms: float = 0.0
+    left: tuple[str, ...] = ()
+    """What of it could not be stopped, in words."""
+    waited_for: str = ""
+    """What its stop had to wait for, in words."""
+    before_first_token: bool = False
+    """Of a model: it was closed at our end before anything came, so a provider may still be at work on the prompt."""
 
 
 class ChangedEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -43,8 +48,8 @@ class Partial(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     thread: str = ""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a verb has come to, now that it has settled."""
+class VerbAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a verb that was accepted: all of it in a `Receipt`, once it has settled, else what is so far."""
 
     verb: Verb
     run: str
@@ -62,4 +67,17 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delivered: bool | None = None
     """For a verb with an instruction: whether the agent got it."""
     answer: str | None = None
-    waiting_for: str | None = None
+
+
+class Receipt(VerbAnswer, frozen=True, kw_only=True, omit_defaults=True):
+    """What a verb has come to, now that it has settled."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this is what the verb has come to, and not only what is known so far."""
+        return True
+
+    @property
+    def waiting_for(self) -> str:
+        """What a verb waits for that has not settled; a receipt waits for nothing."""
+        return ""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 NAME: Final = "churn.db"
 SEED: Final = 20260630
@@ -161,3 +162,42 @@ def _write(path: Path, all_customers: list[Customer]) -> None:
             database.executemany("INSERT INTO logins VALUES (?, ?, ?)", logins)
             tickets = [(one.id, MONTHS[month], _SUBJECTS[upset], upset) for month, upset in one.tickets]
             database.executemany("INSERT INTO tickets (customer, month, subject, upset) VALUES (?, ?, ?, ?)", tickets)
+
+
+# -- the log of the tools
+
+LOG: Final = "witness.log"
+"""The witness of what was really done, and when. Nothing of Checkrein writes to it or reads it."""
+
+
+class Entry(NamedTuple):
+    at: float
+    """Seconds since the epoch, by the clock of whoever wrote it."""
+    pid: int
+    what: str
+
+
+def note(data: str | Path, what: str) -> None:
+    """Add a line to the log in the folder `data`. On return it is on the disk."""
+    line = f"{time.time():.6f} {os.getpid()} {what}\n"
+    descriptor = os.open(Path(data) / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def entries(data: str | Path) -> list[Entry]:
+    """Everything in the log so far, in the order of its clock. A line that is just being written is left out."""
+    try:
+        text = (Path(data) / LOG).read_text()
+    except FileNotFoundError:
+        return []
+    lines = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return sorted(_entry(line) for line in lines)
+
+
+def _entry(line: str) -> Entry:
+    at, pid, what = line.rstrip("\n").split(" ", 2)
+    return Entry(float(at), int(pid), what)

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from checkrein.agents.tool import tool
-from checkrein.demo.data import MONTHS, connect
-from checkrein.demo.scoring import score_churn as _score_churn
-from checkrein.demo.scoring import where
-from checkrein.demo.witness import note
+from checkrein.calls.current import Call, current_call
+from checkrein.demo.churn_score import score_churn as _score_churn
+from checkrein.demo.churn_score import where
+from checkrein.demo.data import MONTHS, connect, note
 from checkrein.errors import MisuseError
-from checkrein.runtime.call import Call, current_call
 
 OUTBOX: Final = "outbox"
 SENT: Final = "sent"
@@ -124,12 +123,15 @@ def create_draft(data: str, to: str, subject: str) -> str:
     return name
 
 
-@tool(effect="irreversible", changes="the e-mail to the account team")
-def send_email(data: str, draft: str, text: str) -> str:
-    """Send a draft with this text. It cannot be called back."""
+@tool(effect="irreversible", changes="the e-mail to {to}")
+def send_email(data: str, to: str, draft: str, text: str) -> str:
+    """Send a draft with this text to whom it is addressed. It cannot be called back."""
     source, sent = _draft(data, draft), Path(data) / SENT / f"{draft}.eml"
+    begun = source.read_text()
+    if not begun.startswith(f"To: {to}\n"):
+        raise ValueError(f"the draft {draft} is not addressed to {to}")  # what was consented to is what is sent
     sent.parent.mkdir(exist_ok=True)
-    sent.write_text(source.read_text() + text + "\n")
+    sent.write_text(begun + text + "\n")
     source.unlink()
     note(data, "E-MAIL SENT")
     return "sent"

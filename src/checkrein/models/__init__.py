@@ -1,5 +1,20 @@
 """Who is asked: messages, the port every model fits, a scripted model, and histories that providers accept."""
 
+from checkrein.models.base import (
+    Collector,
+    Delta,
+    Finish,
+    Finished,
+    Model,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageDelta,
+    close,
+    collect,
+    estimate_tokens,
+)
 from checkrein.models.history import Fate, check, repair, result_of
 from checkrein.models.messages import (
     NO_HISTORY,
@@ -14,21 +29,6 @@ from checkrein.models.messages import (
     User,
     as_json,
     hash_after,
-)
-from checkrein.models.port import (
-    Collector,
-    Delta,
-    Finish,
-    Finished,
-    Model,
-    Reply,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    UsageDelta,
-    close,
-    collect,
-    estimate_tokens,
 )
 from checkrein.models.registry import known, register, resolve
 from checkrein.models.scripted import Failure, ScriptedModel, Turn

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 
 from checkrein.core.events import Json
 from checkrein.errors import ModelRefusedRequest
+from checkrein.models.base import is_json, is_object, message_size
 from checkrein.models.messages import (
     NO_HISTORY,
     Assistant,
@@ -41,10 +42,10 @@ from checkrein.models.messages import (
     Note,
     ToolCall,
     ToolResult,
+    User,
     as_json,
     hash_after,
 )
-from checkrein.models.port import is_json, is_object
 
 
 class Fate(StrEnum):
@@ -68,10 +69,9 @@ SENTENCES: Final[Mapping[Fate, str]] = MappingProxyType({
 # fmt: on
 
 INTERRUPTED_REPLY: Final = "Your message above was interrupted before it was complete."
-GO_ON: Final = (
-    "You were paused in the middle of that message. Go on exactly where it breaks off, without repeating any of it and "
-    "without a word about the pause."
-)
+RESULT_LEFT_OUT: Final = "This result was left out to make room."
+REST_LEFT_OUT: Final = "\n\n[The rest was left out to make room.]"
+MESSAGES_LEFT_OUT: Final = "What you said and did before this was left out to make room."
 NOTHING_SAID: Final = "Nothing has been said yet."
 BEGINS_HERE: Final = "What was said before this is not shown."
 NO_REASON: Final = "It failed and gave no reason."
@@ -124,10 +124,7 @@ class _Said:
 
 
 def repair(
-    messages: Sequence[Message],
-    fates: Mapping[str, Fate] = NO_FATES,
-    *,
-    otherwise: Fate = Fate.INTERRUPTED,
+    messages: Sequence[Message], fates: Mapping[str, Fate] = NO_FATES, *, otherwise: Fate = Fate.INTERRUPTED
 ) -> tuple[Message, ...]:
     """`messages` as a provider accepts them: `check` passes on what is returned.
 
@@ -149,6 +146,10 @@ class Growing:
         self._messages = list(repair(messages))
         self._ids = {call.id for message in messages if isinstance(message, Assistant) for call in message.calls}
         self.hash = hash_after(NO_HISTORY, self._messages)
+        self.size = sum(map(message_size, self._messages))
+        """How many bytes a model has to read of it, about."""
+        self.left_out = 0
+        """How many messages were left out, or shortened, to make room."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -157,6 +158,14 @@ class Growing:
         new = _repaired(messages, NO_FATES, Fate.INTERRUPTED, self._ids)
         self._messages += new
         self.hash = hash_after(self.hash, new)
+        self.size += sum(map(message_size, new))
+
+    def shorten(self) -> None:
+        """Make it about half as long, as `shortened` does."""
+        self._messages, count = shortened(self._messages)
+        self.hash = hash_after(NO_HISTORY, self._messages)
+        self.size = sum(map(message_size, self._messages))
+        self.left_out += count
 
     def messages(self) -> tuple[Message, ...]:
         """All of it, as a provider accepts it."""
@@ -169,6 +178,51 @@ class Growing:
         """The latest texts of the assistant, oldest first."""
         texts = (message.text for message in reversed(self._messages) if isinstance(message, Assistant))
         return list(islice(filter(None, texts), count))[::-1]
+
+
+def shortened(messages: Sequence[Message]) -> tuple[list[Message], int]:
+    """A history of about half the length, and how many of its messages were left out or shortened for it.
+
+    The oldest results of tools go first; then what the assistant said and did, from the oldest on; then the ends of
+    what the latest tools gave. What a person said is kept. It is as acceptable to a provider as it was.
+    """
+    kept = list(messages)
+    excess = sum(map(message_size, kept)) // 2
+    last = max((place for place, one in enumerate(kept) if isinstance(one, Assistant)), default=0)
+    count = 0
+    for place, message in enumerate(kept[:last]):
+        if excess > 0 and isinstance(message, ToolResult) and len(message.content) > len(RESULT_LEFT_OUT):
+            kept[place] = replace(message, content=RESULT_LEFT_OUT)
+            excess -= message_size(message) - len(RESULT_LEFT_OUT)
+            count += 1
+    if excess > 0:
+        kept, dropped, excess = _without_oldest(kept, last, excess)
+        count += dropped
+    for place, message in enumerate(kept):
+        if excess > 0 and isinstance(message, ToolResult) and len(message.content) > 2 * len(REST_LEFT_OUT):
+            keep = max(len(REST_LEFT_OUT), len(message.content) - excess - len(REST_LEFT_OUT))
+            kept[place] = replace(message, content=message.content[:keep] + REST_LEFT_OUT)
+            excess -= message_size(message) - message_size(kept[place])
+            count += 1
+    return kept, count
+
+
+def _without_oldest(messages: list[Message], last: int, excess: int) -> tuple[list[Message], int, int]:
+    """Leave out what the assistant said and did before its message at `last`, each with its results, oldest first."""
+    kept: list[Message] = []
+    place = count = 0
+    while place < len(messages):
+        message = messages[place]
+        if place >= last or (excess <= 0 and not isinstance(message, ToolResult)):
+            break
+        if isinstance(message, User):
+            kept.append(message)
+        else:
+            excess -= message_size(message)
+            count += 1
+        place += 1
+    note: list[Message] = [Note(MESSAGES_LEFT_OUT)] if count else []
+    return [*kept, *note, *messages[place:]], count, excess
 
 
 def _repaired(messages: Sequence[Message], fates: Mapping[str, Fate], otherwise: Fate, ids: set[str]) -> list[Message]:

@@ -102,6 +102,10 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     output_schema: JsonOrNone = None
     """The JSON schema its final answer has to follow; None for plain text."""
     settings: Settings = Settings()
+    continues: bool = False
+    """The last message is the assistant's, and half: the answer goes on at its very end, and repeats none of it."""
+    unseen_tokens: int = 0
+    """About how much there is to read that is not here, because somebody else puts the request together."""
 
 
 def as_json(value: object) -> Json:
@@ -120,3 +124,11 @@ def hash_after(previous_hash: str, messages: Iterable[Message]) -> str:
     for message in messages:
         digest = sha256(digest + _ENCODER.encode(message)).digest()
     return digest.hex()
+
+
+class RecordedReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is recorded of a model's answer."""
+
+    message: Assistant
+    model: str
+    finish: str = "stop"

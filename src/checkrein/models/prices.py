@@ -18,6 +18,9 @@ FREE: Final = frozenset({"ollama", "scripted"})
 
 MILLION: Final = 1_000_000
 
+LISTED_AS: Final = {"openai-responses": "openai", "gemini": "google"}
+"""Whose prices are those of a provider that the list knows by another name."""
+
 
 def cost_of(model: str, usage: Usage) -> float | None:
     """The price of `usage` in dollars for a model named `provider:model`; None when it is not known."""
@@ -26,6 +29,7 @@ def cost_of(model: str, usage: Usage) -> float | None:
         return 0.0
     if not name:
         return None  # a model that somebody made; the price list need not be read to know that it is not in it
+    provider = LISTED_AS.get(provider, provider)
     try:
         rates = _rates(provider, name)
     except (ImportError, LookupError):
@@ -39,6 +43,11 @@ def cost_of(model: str, usage: Usage) -> float | None:
         + usage.cache_written_tokens * rates.written
         + usage.output_tokens * rates.output
     ) / MILLION
+
+
+def is_known(model: str) -> bool:
+    """Whether it is known what a model named `provider:model` costs. To read the price list takes a while."""
+    return cost_of(model, Usage(input_tokens=1, output_tokens=1)) is not None
 
 
 def prepare() -> None:

@@ -18,26 +18,11 @@ from pydantic_ai.models import ModelRequestParameters, infer_model
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
+from checkrein import errors
 from checkrein.core.conditions import Usage
-from checkrein.errors import (
-    ModelError,
-    ModelNotFound,
-    ModelRateLimited,
-    ModelRefusedRequest,
-    ModelUnauthorised,
-    ModelUnavailable,
-    UnknownModel,
-)
+from checkrein.models.base import Delta, Finish, Finished, TextDelta, ThinkingDelta, ToolCallDelta, UsageDelta
+from checkrein.models.failures import says_too_long
 from checkrein.models.messages import Assistant, Message, Request, ToolResult
-from checkrein.models.port import (
-    Delta,
-    Finish,
-    Finished,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    UsageDelta,
-)
 
 _FINISH: Final = {
     "stop": Finish.STOP,
@@ -57,11 +42,18 @@ class PydanticAIModel:
             self._model = infer_model(model)
         except (exceptions.UserError, ImportError, ValueError) as error:
             if not _wants_key(error):  # a key may be set later, and a run that lacks one can be mended
-                raise UnknownModel(f"pydantic-ai has no model {model!r}: {error}", model=str(model)) from error
+                raise errors.UnknownModel(f"pydantic-ai has no model {model!r}: {error}", model=str(model)) from error
         self.name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
 
     def __repr__(self) -> str:
         return f"<PydanticAIModel {self.name}>"
+
+    def check_settings(self) -> None:
+        """Raise what a request would raise before anything is sent: there is no key."""
+        try:
+            self._model = self._model or infer_model(self._asked)
+        except (exceptions.UserError, ImportError, ValueError) as error:
+            raise _ours(error, self.name) from error
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         settings: Any = _settings(request)
@@ -126,9 +118,7 @@ def _response_parts(message: Assistant) -> Iterator[Any]:
 def _parameters(request: Request) -> ModelRequestParameters:
     tools = [
         ToolDefinition(
-            name=tool.name,
-            description=tool.description,
-            parameters_json_schema=msgspec.json.decode(bytes(tool.schema)),
+            name=tool.name, description=tool.description, parameters_json_schema=msgspec.json.decode(bytes(tool.schema))
         )
         for tool in request.tools
     ]
@@ -195,11 +185,11 @@ def _arguments(args: Any) -> str:
 # -- failures
 
 
-_BY_STATUS: Final[dict[int, type[ModelError]]] = {
-    401: ModelUnauthorised,
-    403: ModelUnauthorised,
-    404: ModelNotFound,
-    429: ModelRateLimited,
+_BY_STATUS: Final[dict[int, type[errors.ModelError]]] = {
+    401: errors.ModelUnauthorised,
+    403: errors.ModelUnauthorised,
+    404: errors.ModelNotFound,
+    429: errors.ModelRateLimited,
 }
 
 
@@ -208,13 +198,15 @@ def _wants_key(error: Exception) -> bool:
     return isinstance(error, exceptions.UserError) and "environment variable" in str(error)
 
 
-def _ours(error: Exception, model: str) -> ModelError:
+def _ours(error: Exception, model: str) -> errors.ModelError:
     """The same failure in our words."""
     status = getattr(error, "status_code", None)
     sentence = f"{model}: {error}"
     if isinstance(status, int):
-        kind = _BY_STATUS.get(status, ModelUnavailable if status >= 500 else ModelRefusedRequest)
-        return kind(sentence, may_retry=status == 429 or status >= 500)
+        kind = _BY_STATUS.get(status, errors.ModelUnavailable if status >= 500 else errors.ModelRefusedRequest)
+        if kind is errors.ModelRefusedRequest and (status == 413 or says_too_long(sentence)):
+            kind = errors.ModelContextExceeded
+        return kind(sentence, may_retry=status == 429 or status >= 500, status=status)
     if isinstance(error, exceptions.UserError):
-        return ModelUnauthorised(sentence) if _wants_key(error) else ModelRefusedRequest(sentence)
-    return ModelUnavailable(sentence, may_retry=True)
+        return errors.ModelUnauthorised(sentence) if _wants_key(error) else errors.ModelRefusedRequest(sentence)
+    return errors.ModelUnavailable(sentence, may_retry=True)

@@ -17,9 +17,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from checkrein.core.conditions import Usage
 from checkrein.errors import MisuseError
-from checkrein.models.history import GO_ON, check
-from checkrein.models.messages import Assistant, Note, Request, ToolCall, as_json
-from checkrein.models.port import (
+from checkrein.models.base import (
     Delta,
     Finish,
     Finished,
@@ -29,6 +27,8 @@ from checkrein.models.port import (
     UsageDelta,
     estimate_tokens,
 )
+from checkrein.models.history import check
+from checkrein.models.messages import Assistant, Request, ToolCall, as_json
 
 _WORD: Final = re.compile(r"\s*\S+\s*|\s+")
 _ARGUMENT_CHARS: Final = 12
@@ -78,8 +78,12 @@ class ScriptedModel:
         name: str = "scripted",
         *,
         strict: bool = True,
+        continues: bool = True,
     ) -> None:
-        """`strict` refuses what a provider would refuse; it costs a look at the whole history."""
+        """`strict` refuses what a provider would refuse; it costs a look at the whole history.
+
+        `continues`: in the middle of an answer it can go on where it broke off, as many engines can and some cannot.
+        """
         if tokens_per_second is not None and tokens_per_second <= 0:
             raise MisuseError("tokens_per_second must be above 0; None streams without pauses.")
         self.name = name
@@ -96,7 +100,11 @@ class ScriptedModel:
         self._turns = turns
         self._seconds_per_token = 0.0 if tokens_per_second is None else 1 / tokens_per_second
         self._strict = strict
+        self._continues = continues
         self._failures: dict[int, int] = {}
+
+    async def can_continue(self, request: Request) -> bool:
+        return self._continues
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         self.requests += 1
@@ -168,9 +176,9 @@ async def _sleep_until(due: float) -> None:
 
 
 def _rest(turn: Turn, request: Request) -> Turn:
-    """What is left of a turn in the middle of which the model was paused, and is asked to go on."""
-    *_, last, asked = (None, None, *request.messages)
-    if asked != Note(GO_ON) or not isinstance(last, Assistant) or not turn.text.startswith(last.text):
+    """What is left of a turn in the middle of which the model was stopped, and is asked to go on."""
+    last = request.messages[-1] if request.continues else None
+    if not isinstance(last, Assistant) or not turn.text.startswith(last.text):
         return turn
     return replace(turn, text=turn.text[len(last.text) :], thinking="")
 

@@ -5,33 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from checkrein.control.starting import IfBusy
-from checkrein.control.verbs import Control
-from checkrein.core.conditions import Condition
-from checkrein.errors import StoreUnavailable
-from checkrein.journal.contract import Chunk, Journal
+from checkrein.control.agent_card import AgentCard, card_of
+from checkrein.control.control import Control
+from checkrein.control.fork import ForkRun
+from checkrein.control.start import StartRun
+from checkrein.control.worker_roster import WorkerRoster
+from checkrein.core.state import State
+from checkrein.errors import CheckreinError, StoreUnavailable
+from checkrein.journal.base import Chunk, Journal
 
 if TYPE_CHECKING:
-    from checkrein.control.runs import Runtime
+    from checkrein.runtime import Runtime
+
+READY_SECONDS: Final = 1.0
+"""A store that does not answer within so long makes a server that is not ready."""
 
 Hear = Callable[[Chunk], None]
 """Told each piece of text as it streams."""
-
-
-class AgentCard(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an agent without its code: enough to choose it, and to begin a run of it."""
-
-    name: str
-    description: str = ""
-    tools: tuple[str, ...] = ()
-    stop_when: Condition | None = None
-    warnings: tuple[str, ...] = ()
-    """What its author should mend: tools that could not be stopped, or that say nothing about what they do."""
 
 
 class Backend(Protocol):
@@ -43,6 +39,11 @@ class Backend(Protocol):
     @property
     def control(self) -> Control: ...
 
+    @property
+    def store(self) -> str:
+        """The address of the store."""
+        ...
+
     def now(self) -> float:
         """Unix seconds, by the clock that the runs go by."""
         ...
@@ -51,21 +52,19 @@ class Backend(Protocol):
         """Every agent that a run can be begun of, by name."""
         ...
 
-    async def start(
-        self,
-        agent: str,
-        goal: str,
-        *,
-        thread: str | None = None,
-        continues: str | None = None,
-        owner: str = "",
-        if_busy: IfBusy = "queue",
-        by: str = "",
-    ) -> str:
-        """Begin a run and return its id; with `if_busy="redirect"`, perhaps that of the live run that `by` redirected.
+    async def know_agents(self) -> bool:
+        """Wait for a while, if need be, until it is known which agents there are; whether it is."""
+        ...
+
+    async def start(self, wanted: StartRun) -> str:
+        """Begin a run and return its id; with `if_busy="redirect"`, perhaps that of the live run that was redirected.
 
         Raises `MisuseError`, `Refused`, `RunNotFound` or another `JournalError`, as `Runtime.start` does.
         """
+        ...
+
+    async def fork(self, wanted: ForkRun) -> str:
+        """Begin a run after a finished step of another and return its id. Raises what `Run.fork` does."""
         ...
 
     def listen(self, run: str, listener: Hear) -> Callable[[], None]:
@@ -75,12 +74,36 @@ class Backend(Protocol):
         """
         ...
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether requests should come here no more."""
+        ...
+
+    async def workers_wanted(self, states: Collection[State]) -> Mapping[str, str]:
+        """What each of these runs, which nobody drives, waits for; one that somebody who is known could take up, here
+        or elsewhere, is left out."""
+        ...
+
+
+async def store_answers(journal: Journal) -> bool:
+    """Whether the store answers within `READY_SECONDS`."""
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await journal.workers()
+    except (TimeoutError, CheckreinError):
+        return False
+    return True
+
 
 class RuntimeBackend:
     """A `Runtime` that is open in this event loop by the time requests come in."""
 
+    is_ending = False
+    """When it ends is the application's to say, which it is mounted in."""
+
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._roster: WorkerRoster | None = None
 
     @property
     def journal(self) -> Journal:
@@ -89,6 +112,10 @@ class RuntimeBackend:
     @property
     def control(self) -> Control:
         return self._open().control
+
+    @property
+    def store(self) -> str:
+        return self._runtime.store
 
     def _open(self) -> Runtime:
         if not self._runtime.is_open:
@@ -101,45 +128,18 @@ class RuntimeBackend:
     def agents(self) -> Mapping[str, AgentCard]:
         return {name: card_of(program) for name, program in self._runtime.agents.items()}
 
-    async def start(
-        self,
-        agent: str,
-        goal: str,
-        *,
-        thread: str | None = None,
-        continues: str | None = None,
-        owner: str = "",
-        if_busy: IfBusy = "queue",
-        by: str = "",
-    ) -> str:
-        run = await self._open().start(
-            agent, goal, thread=thread, continues=continues, owner=owner, if_busy=if_busy, by=by
-        )
-        return run.id
+    async def know_agents(self) -> bool:
+        return True
+
+    async def start(self, wanted: StartRun) -> str:
+        return (await self._open().start(**msgspec.structs.asdict(wanted))).id
+
+    async def fork(self, wanted: ForkRun) -> str:
+        return (await self._open().fork(**msgspec.structs.asdict(wanted))).id
 
     def listen(self, run: str, listener: Hear) -> Callable[[], None]:
         return self._open().listen(run, listener)
 
-
-def card_of(program: Any) -> AgentCard:
-    """The card of an agent, from its code."""
-    tools: Mapping[str, Any] = getattr(program, "tools", {})
-    team: Mapping[str, Any] = getattr(program, "team", {})
-    return AgentCard(
-        name=program.name,
-        description=getattr(program, "description", ""),
-        tools=(*tools, *team),
-        stop_when=getattr(program, "stop_when", None),
-        warnings=tuple(warning for tool in tools.values() for warning in _warnings(tool)),
-    )
-
-
-def _warnings(tool: Any) -> Iterator[str]:
-    if not tool.is_async and tool.isolation == "thread":
-        yield f"{tool.name} runs in a thread, which cannot be killed: it may go on for a while after a stop."
-    if tool.effect == "unknown" and tool.undo is None:
-        yield f"{tool.name} says nothing about its effect and has no undo: interrupted, it may have partly happened."
-    if tool.effect == "irreversible" and tool.approval is None:
-        yield f"{tool.name} cannot be undone and asks nobody."
-    if tool.effect == "reversible" and tool.undo is None:
-        yield f"{tool.name} says that it is reversible and has no undo."
+    async def workers_wanted(self, states: Collection[State]) -> Mapping[str, str]:
+        roster = self._roster = self._roster or WorkerRoster(self.journal)
+        return await roster.wanted([state for state in states if state.agent not in self._runtime.agents])

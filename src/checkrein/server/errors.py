@@ -19,12 +19,14 @@ from starlette.requests import ClientDisconnect
 from checkrein.errors import (
     AccessError,
     CheckreinError,
+    EventTooLarge,
     JournalError,
     MisuseError,
     Refused,
     RequestRefused,
     RunNotFound,
     StoreDamaged,
+    StoreForbidden,
     StoreFull,
     StoreNotOurs,
     StoreTooNew,
@@ -32,7 +34,7 @@ from checkrein.errors import (
     WrongInput,
 )
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
 RETRY_SECONDS: Final = 1
@@ -41,11 +43,13 @@ RETRY_SECONDS: Final = 1
 # fmt: off
 _STATUS: Final[tuple[tuple[type[CheckreinError], int], ...]] = (
     (RunNotFound,      404),
+    (StoreForbidden,   403),
     (StoreFull,        503),
     (StoreUnavailable, 503),
     (StoreDamaged,     503),
     (StoreNotOurs,     503),
     (StoreTooNew,      503),
+    (EventTooLarge,    413),
     (Refused,          409),
     (JournalError,     409),  # fenced, over, in conflict: the run says no
     (MisuseError,      422),
@@ -71,6 +75,9 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call: str | None = None
     known: tuple[str, ...] = ()
     """What there is instead of what was asked for."""
+    host: str | None = None
+    path: str | None = None
+    """Of a file that is not to be had here: where it is."""
 
 
 def answer(
@@ -111,18 +118,21 @@ async def _ours(request: Request, error: Exception) -> Response:
 def answer_to(error: CheckreinError) -> Response:
     """The answer for an error of Checkrein."""
     if isinstance(error, AccessError):
-        told = {name: value for name in ("call", "agent", "known") if (value := getattr(error, name, None))}
+        named = ("call", "agent", "known", "host", "path")
+        told = {name: value for name in named if (value := getattr(error, name, None))}
         return answer(error.status, error.code, error.message, _headers(error, error.status), told)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     if status == 500:
-        log.error("an error that nobody expected here: %s", error, exc_info=error)
+        _log.error("an error that nobody expected here: %s", error, exc_info=error)
         return _mistake()
     told = {name: value for name in _TOLD if (value := getattr(error, name, None))}
+    if status == 503:
+        _log.warning("the store cannot answer (%s): %s", error.code, error, extra={"run": told.get("run")})
     return answer(status, error.code, error.message, _headers(error, status), told)
 
 
 def _headers(error: CheckreinError, status: int) -> dict[str, str]:
-    headers = dict(getattr(error, "headers", None) or {})
+    headers = dict(error.headers) if isinstance(error, AccessError) else {}
     if status == 503:
         headers.setdefault("Retry-After", str(RETRY_SECONDS))
     if status == 401:
@@ -159,7 +169,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _mistake()
 
 

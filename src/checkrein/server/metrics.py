@@ -1,29 +1,33 @@
 """What can be counted, in Prometheus' words: how runs stand, what was asked of them, how fast a stop was.
 
-Everything is read from the journal when somebody asks, so verbs from a terminal count like those from the page, and
-whoever does not ask pays nothing. Counters begin with the server.
+Almost everything is read from the journal when somebody asks, so verbs from a terminal, or taken by another front,
+count like those from the page, and whoever does not ask pays nothing. What is this front's own says so with a label.
+Counters begin with the server.
 """
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import msgspec
 
+from checkrein.core.enums import STOPS_OF_RUNS, CallKind, Status, Verb
 from checkrein.core.events import CallStarted, Event, ReasonAdded, RunCreated, VerbAccepted, VerbSettled
-from checkrein.core.words import CallKind, Status, Verb
-from checkrein.journal.contract import RunRow
+from checkrein.core.wording import REASONS, reason_word
+from checkrein.journal.base import RunRow
 from checkrein.server.backend import Backend
 
 PAGE: Final = 1000
 FRESH_SECONDS: Final = 2.0
 """Asked again within so long, it answers what it answered before."""
+LATE_SECONDS: Final = 60.0
+"""An event may be in the journal by so much later than the time it bears: it waited for others, or a clock was off."""
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-REASONS: Final = frozenset({"wrong direction", "too expensive", "suspected confession"})
+COUNTED_REASONS: Final = frozenset(REASONS)
 """Reasons that are counted under their own name; people write many others."""
-_STOPS: Final = frozenset({Verb.PAUSE, Verb.REDIRECT, Verb.CANCEL, Verb.HALT})
 _FENCES: Final = frozenset({Verb.CANCEL, Verb.HALT})
 
 
@@ -60,6 +64,7 @@ class Metrics:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._front = socket.gethostname()
         self._since = backend.now()
         self._runs: dict[str, _Run] = {}
         self._status: Counter[Status] = Counter()
@@ -69,6 +74,7 @@ class Metrics:
         self._settled: dict[str, Histogram] = {}
         self._late_permits = 0
         self._asked_at = 0.0
+        self._looked_at = self._since
 
     async def text(self, *, readers: int, refused: int) -> str:
         """Everything, as `text/plain; version=0.0.4`."""
@@ -80,17 +86,20 @@ class Metrics:
     # -- reading
 
     async def _look(self) -> None:
-        status: Counter[Status] = Counter()
-        async for row in self._rows():
-            status[row.status] += 1
+        now = self._backend.now()
+        async for row in self._changed(after=self._looked_at - LATE_SECONDS):
             known = self._runs.get(row.id)
-            if row.changed_at >= self._since and (known is None or known.seq < row.seq):
+            if known is None or known.seq < row.seq:
                 await self._read(row.id)
+        self._looked_at = now
+        status: Counter[Status] = Counter()
+        for (_, one), count in (await self._backend.journal.tally()).items():
+            status[one] += count
         self._status = status
 
-    async def _rows(self) -> AsyncIterator[RunRow]:
+    async def _changed(self, *, after: float) -> AsyncIterator[RunRow]:
         before: str | None = None
-        while rows := await self._backend.journal.runs(limit=PAGE, before=before):
+        while rows := await self._backend.journal.runs(changed_after=after, limit=PAGE, before=before):
             for row in rows:
                 yield row
             before = rows[-1].id
@@ -110,11 +119,11 @@ class Metrics:
         elif isinstance(event, VerbAccepted):
             run.is_fenced |= event.verb in _FENCES
             self._verbs[event.verb, run.agent] += counts
-            if event.reason and event.verb in _STOPS:
+            if event.reason and event.verb in STOPS_OF_RUNS:
                 self._reasons[run.agent, _reason(event.reason)] += counts
         elif isinstance(event, ReasonAdded):
             self._reasons[run.agent, _reason(event.reason)] += counts
-        elif isinstance(event, VerbSettled) and counts and event.verb in _STOPS:
+        elif isinstance(event, VerbSettled) and counts and event.verb in STOPS_OF_RUNS:
             timing = event.receipt.timing_ms
             for histograms, ms in ((self._stopped, timing.calls_stopped), (self._settled, timing.settled)):
                 if ms is not None:
@@ -143,9 +152,9 @@ class Metrics:
         yield from _head("checkrein_permits_after_cancel_total", "counter", "Calls begun after a cancel. Always 0.")
         yield f"checkrein_permits_after_cancel_total {self._late_permits}"
         yield from _head("checkrein_stream_readers", "gauge", "Streams that are open.")
-        yield f"checkrein_stream_readers {readers}"
+        yield f'checkrein_stream_readers{{front="{_quoted(self._front)}"}} {readers}'
         yield from _head("checkrein_streams_refused_total", "counter", "Streams that were told to come back later.")
-        yield f"checkrein_streams_refused_total {refused}"
+        yield f'checkrein_streams_refused_total{{front="{_quoted(self._front)}"}} {refused}'
 
 
 def _head(name: str, kind: str, words: str) -> tuple[str, str]:
@@ -153,8 +162,8 @@ def _head(name: str, kind: str, words: str) -> tuple[str, str]:
 
 
 def _reason(text: str) -> str:
-    plain = text.strip().lower().replace("_", " ")
-    return plain if plain in REASONS else "other"
+    plain = reason_word(text).strip().lower().replace("_", " ")
+    return plain if plain in COUNTED_REASONS else "other"
 
 
 def _quoted(text: str) -> str:

@@ -2,8 +2,10 @@
 
 Every file is asked for again and answered with 304 while it is the same. The page itself asks for its files under an
 address that names their version, such as `/ui/v-1f3a…/app.js`: those are kept by the browser, and a new version has new
-addresses. Under a prefix the addresses of the page's own files are put right, so the page itself need not know where it
-is mounted: it finds the prefix in `<meta name="checkrein-base">`.
+addresses. One module is not a file: `/ui/wording.js` holds the words of `core.wording`, so that the page says what the
+command line says. Under a prefix the addresses of the page's own files are put right, so the page itself need not know
+where it is mounted: it finds the prefix in `<meta name="checkrein-base">`. Whoever opens an address that is none gets
+the page too, which says so and leads back.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from typing import Final
 
 import msgspec
 from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
+from checkrein.core.wording import words_for_page
 from checkrein.server.errors import not_found
 
 UI: Final = Path(__file__).parent.parent / "ui"
@@ -32,6 +38,8 @@ TYPES: Final = {
 }
 # fmt: on
 BASE: Final = '<meta name="checkrein-base" content="">'
+WORDING: Final = "wording.js"
+"""The module that is made of the words, and is asked for like a file."""
 _VERSIONED: Final = re.compile(r"v-([0-9a-f]{16})/(.+)")
 _YEAR: Final = 31_536_000
 _PRIVATE: Final = frozenset({"jsconfig.json", "tsconfig.json"})
@@ -45,10 +53,11 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """The files of one folder, read when they have changed."""
+    """The files of one folder, read when they have changed, and the words."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
+        self._wording = _kept(WORDING, b"export default " + msgspec.json.encode(words_for_page()) + b";\n")
         self.version = ""
         """As it was when somebody looked last."""
         self._kept: dict[Path, _Kept] = {}  # by the file itself, which has any number of names: x/../app.js
@@ -56,25 +65,33 @@ class Files:
     def read(self, name: str) -> _Kept | None:
         """A file of the folder, and of nothing else; None where there is none that may be served."""
         path = (self._folder / name).resolve()
+        if path == self._folder / WORDING:
+            return self._wording
         if not path.is_relative_to(self._folder) or path.suffix not in TYPES or path.name in _PRIVATE:
             return None
         try:
             stat = path.stat()
             kept, stamp = self._kept.get(path), (stat.st_mtime_ns, stat.st_size)
             if kept is None or kept.stamp != stamp:
-                body = path.read_bytes()
-                etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-                kept = self._kept[path] = _Kept(TYPES[path.suffix], stamp, body, etag)
+                kept = self._kept[path] = _kept(path.name, path.read_bytes(), stamp)
         except (OSError, ValueError):
             return None
         return kept
 
     def look(self) -> str:
-        """Look which version this is. It is the same as long as no file has changed, come or gone."""
+        """Look which version this is. It is the same as long as no file and no word has changed, come or gone."""
         stats = {str(path): path.lstat() for path in sorted(self._folder.rglob("*")) if path.suffix in TYPES}
         stamps = [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()]
-        self.version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+        self.version = hashlib.sha256(repr([self._wording.etag, *stamps]).encode()).hexdigest()[:16]
         return self.version
+
+
+def _kept(name: str, body: bytes, stamp: tuple[int, int] = (0, 0)) -> _Kept:
+    return _Kept(TYPES[Path(name).suffix], stamp, body, _etag(body))
+
+
+def _etag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 def routes(folder: Path = UI) -> APIRouter:
@@ -86,10 +103,16 @@ def routes(folder: Path = UI) -> APIRouter:
             return Response("The page is not part of this installation; the API is at /api.", media_type="text/plain")
         prefix = request.scope.get("root_path", "").rstrip("/")
         body = _under(prefix, files.look(), kept.body)
-        return _answer(request, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"', kept.kind)
+        return _answer(request, body, _etag(body), kept.kind)
+
+    async def elsewhere(request: Request) -> Response:
+        answer = await page(request)
+        answer.status_code = 404 if answer.status_code == 200 else answer.status_code
+        return answer
 
     router.add_api_route("/", page, methods=["GET", "HEAD"])
     router.add_api_route("/runs/{run}", page, methods=["GET", "HEAD"])
+    router.add_api_route("/stops", page, methods=["GET", "HEAD"])
 
     @router.api_route("/ui/{name:path}", methods=["GET", "HEAD"])
     async def file(request: Request, name: str) -> Response:
@@ -101,7 +124,18 @@ def routes(folder: Path = UI) -> APIRouter:
         # A page of an earlier version may still ask for its files: it gets those of today, and does not keep them.
         return _answer(request, kept.body, kept.etag, kept.kind, keep=version == files.version)
 
+    router.add_api_route("/{path:path}", elsewhere, methods=["GET", "HEAD"], route_class_override=_Elsewhere)
     return router
+
+
+class _Elsewhere(APIRoute):
+    """Every other address, for people alone: a program is told in JSON that there is nothing, whatever it asks for."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        accept = dict(scope.get("headers", ())).get(b"accept", b"")
+        path = scope.get("path", "").removeprefix(scope.get("root_path", "").rstrip("/"))
+        is_for_people = b"text/html" in accept and not path.startswith(("/api", "/ui/"))
+        return super().matches(scope) if is_for_people and scope["type"] == "http" else (Match.NONE, {})
 
 
 def _under(prefix: str, version: str, body: bytes) -> bytes:

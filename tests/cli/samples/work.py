@@ -15,7 +15,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\u202egpj.exe\x9b31m\x7f"
 """What a terminal must never see raw."""
 
 
-TALK = " ".join(f"word{n}" for n in range(1, 2000))
+TALK = " ".join(f"word{n}" for n in range(1, 20_000))
 
 
 def note(word: str) -> None:
@@ -49,9 +49,10 @@ def crunch() -> int:
 
 @tool
 def send() -> str:
-    """Send an e-mail, slowly."""
+    """Send an e-mail; for as long as the test holds it."""
     note("sending")
-    time.sleep(1)
+    while os.path.exists(os.environ["WITNESS"] + ".hold"):
+        time.sleep(0.02)
     note("sent")
     return "sent"
 

@@ -10,21 +10,21 @@ from typing import Any
 from textual.pilot import Pilot
 
 from checkrein import Agent, Run, Runtime
-from checkrein.cli.screen.app import RunScreen
-from checkrein.cli.screen.feed import Feed
-from checkrein.cli.screen.left import Left
-from checkrein.control.verbs import Control
-from checkrein.core.words import Status
-from checkrein.journal.contract import Journal
+from checkrein.cli.screen.app import Left, RunScreen
+from checkrein.cli.screen.watch import RunWatch
+from checkrein.control.control import Control
+from checkrein.core.enums import Status
+from checkrein.journal.base import Journal
 from checkrein.models import ScriptedModel
-from tests.control.tools import crunch, make_draft, wire_money
+from tests.support.agent_tools import crunch, make_draft, wire_money
+from tests.support.patience import PATIENCE_SECONDS
 
 SLOWLY = "one two three four five six seven eight nine ten\n" * 1000
 
 
 def agent(turns: Any, *, pace: float | None = 60, **options: Any) -> Agent:
     tools = [make_draft, crunch, wire_money]
-    return Agent("churn", model=ScriptedModel(turns, tokens_per_second=pace), tools=tools, **options)
+    return Agent("churn", model=ScriptedModel(turns, tokens_per_second=pace), tools=tools, loops=False, **options)
 
 
 class Seen:
@@ -62,7 +62,7 @@ class Seen:
 
     async def until_true(self, condition: Callable[[], bool], what: str = "it") -> None:
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not condition():
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -79,8 +79,8 @@ async def on_screen(
     owns: bool = True,
     size: tuple[int, int] = (100, 30),
 ) -> AsyncIterator[Seen]:
-    feed = Feed(journal or runtime.journal, run.id, runtime if owns else None)
-    screen = RunScreen(feed, control or runtime.control, run.id, owns=owns, by="ann")
+    watch = RunWatch(journal or runtime.journal, run.id, runtime if owns else None)
+    screen = RunScreen(watch, control or runtime.control, run.id, owns=owns, by="ann")
     try:
         async with screen.run_test(size=size) as pilot:
             yield Seen(screen, pilot)
@@ -89,6 +89,6 @@ async def on_screen(
 
 
 async def until_status(run: Run, *wanted: Status) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await run.state()).status not in wanted:
             await asyncio.sleep(0.01)

@@ -12,12 +12,12 @@ from typing import Any
 
 from checkrein import Agent, Runtime, Tokens, Turns
 from checkrein.cli.screen import Left, attach
-from checkrein.control.verbs import Control
+from checkrein.control.control import Control
 from checkrein.journal import open_journal
 from checkrein.models import Request, ScriptedModel, Turn, User
-from checkrein.runtime.identity import this_process
+from checkrein.processes.identity import this_process
 from tests.cli.screen.tools import block_everything, make_lasting_draft
-from tests.control.tools import crunch, make_draft, note, wire_money
+from tests.support.agent_tools import crunch, make_draft, note, wire_money
 
 WORDS = "one two three four five six seven eight nine ten"
 NASTY = "It says \x1b[31mred\x1b[0m and \x07 and [bold]no markup[/bold] and so on. "
@@ -59,6 +59,7 @@ def agent(mode: str, log: str) -> Agent:
         tools=[crunch, make_draft, make_lasting_draft, wire_money, block_everything],
         plan=PLAN,
         stop_when=Turns(50) | Tokens(50_000),
+        loops=False,
     )
 
 

@@ -6,19 +6,19 @@ from typing import Any
 
 from checkrein.control.view import CallView, CapView, EffectView, RunView, Shown, StepView
 from checkrein.core.conditions import Usage
-from checkrein.core.controls import Control
-from checkrein.core.words import CallKind, EffectState, Status, Verb
+from checkrein.core.consequences import VerbControl
+from checkrein.core.enums import CallKind, EffectState, Status, Verb
 
 NOW = 1_000.0
 
 
-def controls(**changes: Control) -> dict[Verb, Control]:
+def controls(**changes: VerbControl) -> dict[Verb, VerbControl]:
     usual = {
-        Verb.PAUSE: Control(True, "waits for score_churn, then holds"),
-        Verb.RESUME: Control(False, "it is running"),
-        Verb.REDIRECT: Control(True, "stops score_churn, keeps 2 finished steps"),
-        Verb.CANCEL: Control(True, "stops now, undoes draft and lock, partial work saves to the thread"),
-        Verb.ASK: Control(True, "answers from a copy of the context, the run goes on"),
+        Verb.PAUSE: VerbControl(True, "waits for score_churn, then holds"),
+        Verb.RESUME: VerbControl(False, "it is running"),
+        Verb.REDIRECT: VerbControl(True, "stops score_churn, keeps 2 finished steps"),
+        Verb.CANCEL: VerbControl(True, "stops now · takes back draft and lock · keeps the text so far"),
+        Verb.ASK: VerbControl(True, "answers from a copy of the context, the run goes on"),
     }
     return {**usual, **{Verb(name): control for name, control in changes.items()}}
 
@@ -50,6 +50,7 @@ def view(**changes: Any) -> RunView:
         "goal": "Which customers will churn this quarter?",
         "thread": "Q4 retention",
         "elapsed_seconds": 12.4,
+        "planned": True,
         "steps": (
             step(1, "Fetch customer list", Shown.DONE, started_at=NOW - 12, finished_at=NOW - 9.1),
             step(2, "Join against MRR table", Shown.DONE, started_at=NOW - 9, finished_at=NOW - 3.2),
@@ -57,10 +58,7 @@ def view(**changes: Any) -> RunView:
             step(4, "Write summary memo", Shown.QUEUED),
         ),
         "calls": (call("c1", "score_churn", step=3),),
-        "effects": (
-            effect("draft memo", EffectState.OPEN, can_undo=True),
-            effect("export", EffectState.OPEN),
-        ),
+        "effects": (effect("draft memo", EffectState.OPEN, can_undo=True), effect("export", EffectState.OPEN)),
         "usage": Usage(turns=7, input_tokens=5_000, output_tokens=1_100, cost_usd=0.04),
         "caps": (
             CapView(label="Turns(50)", used=7, allowed=50, words="turn 7 of 50"),

@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -19,8 +18,10 @@ from typing import Any, Self
 
 import pyte
 
+from tests.cli.shell import start_at
+from tests.support.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[3]
-PATIENCE = 30.0
 
 
 class Terminal:
@@ -35,16 +36,8 @@ class Terminal:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
         for name in ("NO_COLOR", "COLUMNS", "LINES", "TEXTUAL"):
             environment.pop(name, None)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli.screen.program", *arguments],
-            cwd=ROOT,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
+        command = [sys.executable, "-m", "tests.cli.screen.program", *arguments]
+        self.process = start_at(slave, command, cwd=ROOT, env=environment)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -57,7 +50,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._reader.join(timeout=5)
+        self._reader.join(timeout=30)
         os.close(self._master)
 
     def _read(self) -> None:
@@ -116,13 +109,13 @@ class Terminal:
 
     def ended(self) -> int:
         """Wait for the end of the process and give its code."""
-        code = self.process.wait(timeout=PATIENCE)
-        self._reader.join(timeout=5)
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
+        self._reader.join(timeout=30)
         return code
 
 
 def wait_for(condition: Callable[[], Any], explain: Callable[[], str] = lambda: "it did not come true") -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, explain()
         time.sleep(0.02)

@@ -6,25 +6,40 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
 from checkrein import Run, Runtime
-from checkrein.cli.screen.left import Left
-from checkrein.control.verbs import Control
-from checkrein.core.words import Status
+from checkrein.cli.screen.app import READ_FIRST_SECONDS, Left, RunScreen
+from checkrein.cli.screen.watch import RunWatch
+from checkrein.control.control import Control
+from checkrein.control.view import AnswerView, DoubtView, RunView
+from checkrein.core.enums import Answer, Status
 from checkrein.errors import StoreUnavailable
-from checkrein.journal.contract import Journal, Recorded
+from checkrein.journal.base import Journal, Recorded
 from checkrein.models import Turn, User
-from tests.cli.screen.pilot import SLOWLY, agent, on_screen, until_status
-from tests.control.tools import lines, times
+from checkrein.processes.identity import this_process
+from tests.cli.screen.pilot import SLOWLY, Seen, agent, on_screen, until_status
+from tests.cli.screen.sample import view
+from tests.support.agent_tools import lines, times
+from tests.support.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
 
 async def start(runtime: Runtime, turns: Any, **options: Any) -> Run:
     return await runtime.start(agent(turns, **options), "Which customers will churn?")
+
+
+@asynccontextmanager
+async def talking(runtime: Runtime, **options: Any) -> AsyncIterator[tuple[Run, Seen]]:
+    """A run in the middle of its answer, on the screen."""
+    run = await start(runtime, [SLOWLY])
+    async with on_screen(runtime, run, **options) as seen:
+        await seen.until("one two")
+        yield run, seen
 
 
 # -- pause and resume
@@ -52,7 +67,7 @@ async def test_while_a_pause_waits_for_a_tool_it_is_named_and_x_aborts_it(runtim
         await seen.until_true(lambda: "tick" in lines(log))
 
         await seen.keys("p")
-        await seen.until("◐ Pausing…", "waits for crunch to stop,", "x  Don't wait")
+        await seen.until("◐ Pausing…", "waits for crunch to finish,", "x  Don't wait")
         assert "‖ Paused" not in seen.text(), "it is not paused while a tool ticks"
 
         await seen.keys("x")
@@ -108,9 +123,7 @@ async def test_redirect_opens_with_the_next_step_and_letters_in_it_trigger_nothi
 
 
 async def test_a_draft_survives_closing_and_whatever_happens_to_the_run(runtime: Runtime) -> None:
-    run = await start(runtime, [SLOWLY])
-    async with on_screen(runtime, run) as seen:
-        await seen.until("one two")
+    async with talking(runtime) as (run, seen):
         await seen.keys("r")
         await seen.write("half a thought")
 
@@ -128,9 +141,7 @@ async def test_a_draft_survives_closing_and_whatever_happens_to_the_run(runtime:
 
 
 async def test_ctrl_c_pauses_also_while_a_person_writes(runtime: Runtime) -> None:
-    run = await start(runtime, [SLOWLY])
-    async with on_screen(runtime, run) as seen:
-        await seen.until("one two")
+    async with talking(runtime) as (run, seen):
         await seen.keys("r")
         await seen.write("half a thought")
 
@@ -145,10 +156,8 @@ async def test_what_was_refused_is_a_draft_again_and_the_reason_is_said(runtime:
         async def redirect(self, *_: Any, **__: Any) -> Any:
             raise StoreUnavailable("The store is away.")
 
-    run = await start(runtime, [SLOWLY])
-    control = Refusing(runtime.journal, runtime.control._owner)
-    async with on_screen(runtime, run, control=control) as seen:
-        await seen.until("one two")
+    control = Refusing(runtime.journal, this_process())
+    async with talking(runtime, control=control) as (run, seen):
         await seen.keys("r")
         await seen.write("only Q3")
         await seen.keys("enter")
@@ -162,9 +171,7 @@ async def test_what_was_refused_is_a_draft_again_and_the_reason_is_said(runtime:
 async def test_a_pasted_text_of_several_lines_stays_whole(runtime: Runtime) -> None:
     from textual.events import Paste
 
-    run = await start(runtime, [SLOWLY])
-    async with on_screen(runtime, run) as seen:
-        await seen.until("one two")
+    async with talking(runtime) as (run, seen):
         await seen.keys("r")
         assert seen.screen.focused is not None
 
@@ -189,7 +196,7 @@ async def test_a_cancel_asks_nothing_and_shows_its_receipt(runtime: Runtime, log
     )
     async with on_screen(runtime, run) as seen:
         await seen.until_true(lambda: "tick" in lines(log))
-        await seen.until("make_draft open, cancel undoes it", "undoes make_draft")
+        await seen.until("make_draft open, cancel undoes it", "takes back make_draft")
 
         await seen.keys("c")
         await seen.until("■ Cancelled", "Stopped in", "0 tokens after the stop", "Undone: make_draft", "q  Leave")
@@ -203,10 +210,7 @@ async def test_a_cancel_asks_nothing_and_shows_its_receipt(runtime: Runtime, log
 
 
 async def test_q_does_not_leave_a_run_at_work_that_this_terminal_drives(runtime: Runtime) -> None:
-    run = await start(runtime, [SLOWLY])
-    async with on_screen(runtime, run) as seen:
-        await seen.until("one two")
-
+    async with talking(runtime) as (run, seen):
         await seen.keys("q")
         await seen.until("This terminal drives the run.")
         assert seen.screen.return_value is None
@@ -228,11 +232,94 @@ async def test_consent_is_given_with_a_key_once_it_can_have_been_read(runtime: R
         await seen.until("◆ Running, needs you", "May it call wire_money", "y  Approve")
         assert lines(log) == []
 
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(READ_FIRST_SECONDS + 0.1)
         await seen.keys("y")
 
         await seen.until("✓ Completed", "Paid.")
         assert lines(log) == ["wired"]
+
+
+class Still:
+    """A watch on a run that looks the same for ever."""
+
+    def __init__(self, shown: RunView) -> None:
+        self._shown = shown
+        self.is_fresh, self.is_driven, self.away, self.away_since, self.halts = True, True, "", 0.0, ()
+
+    def view(self) -> RunView:
+        return self._shown
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Noted:
+    """A control that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    async def resolve(self, run: str, **given: Any) -> None:
+        self.asked.append(given)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [("42", {"result": 42}), ("sent it", {"result": "sent it"}), ("", {})],
+    ids=["JSON", "plain words", "nothing"],
+)
+async def test_who_says_that_a_call_happened_is_asked_for_its_result(
+    typed: str, sent: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkrein.cli.screen.app.READ_FIRST_SECONDS", 0)
+    answers = (AnswerView(answer=Answer.HAPPENED, enabled=True, consequence="its result is recorded"),)
+    still = Still(view(doubts=(DoubtView(call="c8", name="send", answers=answers),)))
+    control = Noted()
+    screen = RunScreen(cast(RunWatch, still), cast(Control, control), "r-7f3", owns=True, by="ann")
+    async with screen.run_test(size=(80, 24)) as pilot:
+        seen = Seen(screen, pilot)
+        await seen.until("1  It happened")
+        await seen.keys("1")
+        await seen.until("What did it return?", "without a result")
+        assert control.asked == []
+
+        await seen.write(typed)
+        await seen.keys("enter")
+
+        await seen.until_true(lambda: bool(control.asked))
+        assert control.asked == [{"by": "ann", "call": "c8", "answer": Answer.HAPPENED, **sent}]
+    await screen.settle(at_once=True)
+
+
+async def test_v_shows_all_that_a_call_in_question_is_given_and_goes_back(runtime: Runtime) -> None:
+    given = {"log": f"begin {'x' * 400}\nend-of-it"}  # it is never carried out
+    run = await start(runtime, [Turn("Pay.", calls=[("wire_money", given)]), "Paid."])
+    async with on_screen(runtime, run, size=(80, 24)) as seen:
+        await seen.until("May it call wire_money", "log: begin", "v  View all")
+        assert not seen.sees("end-of-it")
+
+        await seen.keys("v")
+        await seen.until("┊ end-of-it", "y  Approve")
+
+        await seen.keys("v")
+        await seen.until_gone("end-of-it")
+        await run.cancel()
+
+
+async def test_at_80_by_24_a_question_leaves_the_work_and_what_it_changed_in_view(runtime: Runtime, log: str) -> None:
+    turns = [
+        Turn("A draft.", calls=[("make_draft", {"log": log})]),
+        Turn("Pay.", calls=[("wire_money", {"log": log})]),
+        "Paid.",
+    ]
+    run = await start(runtime, turns)
+    async with on_screen(runtime, run, size=(80, 24)) as seen:
+        text = await seen.until("May it call wire_money", "y  Approve", "n  Deny", "Cancel")
+
+        rows = text.split("\n")
+        assert not any(row.strip() in ("CHANGED", "STEPS") and not rows[n + 1].strip() for n, row in enumerate(rows))
+        assert "cancel undoes it" in text
+        await run.cancel()
 
 
 async def test_a_key_that_came_before_the_question_could_be_read_answers_nothing(
@@ -324,9 +411,7 @@ def _controls(shown: list[str]) -> list[str]:
 
 
 async def test_a_new_size_is_taken_up(runtime: Runtime) -> None:
-    run = await start(runtime, [SLOWLY])
-    async with on_screen(runtime, run) as seen:
-        await seen.until("one two")
+    async with talking(runtime) as (run, seen):
         await seen.pilot.resize_terminal(60, 15)
         await seen.until_true(
             lambda: len(seen.lines()) == 15 and _controls(seen.lines()) == ["Pause", "Redirect", "Cancel"]
@@ -352,6 +437,12 @@ class Flaky:
             return await getattr(self._journal, name)(*arguments, **options)
 
         return ask
+
+    def now(self) -> float:
+        return self._journal.now()
+
+    def texts(self) -> AsyncIterator[frozenset[str] | None]:
+        return self._journal.texts()
 
     async def follow(self, run: str, *, after: int = 0) -> AsyncIterator[Recorded]:
         async for record in self._journal.follow(run, after=after):
@@ -387,7 +478,7 @@ async def test_a_mistake_in_what_feeds_the_screen_does_not_leave_old_news_lookin
     async with on_screen(runtime, run) as seen:
         await seen.until("▶ Running", "one two")
 
-        monkeypatch.setattr("checkrein.cli.screen.feed.Viewer.absorb", lambda *_: 1 / 0)
+        monkeypatch.setattr("checkrein.control.feed.Viewer.absorb", lambda *_: 1 / 0)
         await run.pause()
 
         await seen.until("✗ The store cannot be read", "division by zero")
@@ -410,8 +501,8 @@ async def test_a_run_of_another_process_is_followed_through_the_journal_and_left
 
 
 async def test_the_text_is_whole_although_the_screen_began_to_listen_in_the_middle_of_it(runtime: Runtime) -> None:
-    run = await start(runtime, ["zero " * 40 + SLOWLY])
-    async with asyncio.timeout(30):
+    run = await start(runtime, ["zero " * 40 + SLOWLY], pace=20)
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await runtime.journal.chunks(run.id, next(iter((await run.state()).live), "")):
             await asyncio.sleep(0.02)
     async with on_screen(runtime, run) as seen:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from checkrein import Runtime
-from checkrein.cli.running import _is_ours
+from checkrein.cli.commands.run import _is_ours
 from checkrein.cli.screen import attach
 from checkrein.errors import RunNotFound
 from tests.cli.screen.pilot import SLOWLY, agent
+from tests.support.patience import PATIENCE_SECONDS
 
 SRC = Path(__file__).parents[3] / "src" / "checkrein"
 
@@ -47,14 +48,14 @@ def _imported(node: ast.AST) -> list[str]:
 def test_the_command_line_itself_does_not_load_textual() -> None:
     code = "import sys, checkrein.cli, checkrein.cli.app; sys.exit('textual' in sys.modules)"
 
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_SECONDS).returncode == 0
 
 
 @pytest.mark.anyio
 async def test_a_run_that_is_driven_here_is_known_as_ours(runtime: Runtime) -> None:
     """Else Ctrl-C in `checkrein run` would only leave."""
     run = await runtime.start(agent([SLOWLY]), "Which customers will churn?")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await runtime.journal.lease(run.id) is None:
             await asyncio.sleep(0.01)
 

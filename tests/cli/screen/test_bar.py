@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from checkrein.cli.screen.bar import Situation, bar
-from checkrein.cli.screen.words import KEY, LOOKS, QUIET, STATUSES
+from checkrein.cli.screen.style import KEY, LOOKS, QUIET, STATUSES
 from checkrein.control.view import SettlingView, Shown
-from checkrein.core.controls import Control
+from checkrein.core.consequences import VerbControl
+from checkrein.core.enums import TERMINAL, Status, Verb
 from checkrein.core.state import Waiting
-from checkrein.core.words import TERMINAL, Status, Verb
-from tests.cli.screen.sample import NOW, call, controls, view
+from tests.cli.screen.sample import NOW, call, controls, said, step, view
 from tests.cli.screen.seeing import drawn, style_of
 
 SIZES = [(200, 60), (100, 30), (80, 24), (60, 15), (40, 10)]
@@ -39,6 +39,38 @@ def test_what_is_used_is_shown_against_its_caps(columns: int, rows: int):
     assert "turn 7 of 50 · 6.1k of 50k tokens · $0.04 of $1.00" in text
 
 
+def test_without_a_plan_calls_are_counted_and_never_steps_of_so_many():
+    calls = (call("c1", "fetch", Shown.DONE, "completed"), call("c2", "score"), said("Hm.", Shown.DONE))
+
+    facts = drawn(bar(view(planned=False, calls=calls), Situation(now=NOW)))[0]
+
+    assert "2 calls" in facts
+    assert "step" not in facts
+
+
+def test_a_run_that_has_ended_says_how_many_steps_are_done():
+    steps = tuple(step(n, f"Step {n}", Shown.DONE if n < 3 else Shown.NOT_STARTED) for n in range(1, 6))
+
+    facts = drawn(bar(view(status=Status.CANCELLED, steps=steps), Situation(now=NOW)))[0]
+
+    assert "2 of 5 steps done" in facts
+
+
+def test_a_command_in_a_hint_is_never_cut():
+    command = f"checkrein resume r-ed2b70cad777 --store sqlite:////tmp/{'a-long-folder-' * 12}/runs.db"
+
+    lines = drawn(bar(view(), Situation(now=NOW, notice=f"From another terminal:\n{command}")), 78)
+
+    assert command.replace(" ", "") in "".join("".join(lines).split())
+
+
+def test_what_is_not_kept_is_not_said_to_stay():
+    done = view(status=Status.COMPLETED)
+
+    assert "everything stays in the journal" in " ".join(drawn(bar(done, Situation(now=NOW))))
+    assert "stays" not in " ".join(drawn(bar(done, Situation(now=NOW, is_kept=False))))
+
+
 def test_what_has_no_cap_is_shown_too():
     text = "\n".join(drawn(bar(view(caps=()), Situation(now=NOW))))
 
@@ -51,14 +83,14 @@ def test_each_control_names_its_consequence():
 
     assert any(line.strip().startswith("p  Pause     waits for score_churn, then holds") for line in lines)
     assert any("stops score_churn, keeps 2 finished steps" in line for line in lines)
-    assert any("stops now, undoes draft and lock, partial work saves" in line for line in lines)
+    assert any("stops now · takes back draft and lock · keeps the text" in line for line in lines)
 
 
 def test_a_control_that_is_not_possible_looks_so_and_says_why():
     cancelling = view(
         status=Status.CANCELLING,
         controls=controls(
-            pause=Control(False, "it is being cancelled"), redirect=Control(False, "it is being cancelled")
+            pause=VerbControl(False, "it is being cancelled"), redirect=VerbControl(False, "it is being cancelled")
         ),
     )
 
@@ -72,14 +104,14 @@ def test_a_control_that_is_not_possible_looks_so_and_says_why():
 def test_pausing_says_what_it_waits_for_and_for_how_long_and_offers_not_to_wait():
     pausing = view(
         status=Status.PAUSING,
-        settling=(SettlingView(verb=Verb.PAUSE, by="me", at=NOW - 3.4, waiting_for="score_churn to stop"),),
+        settling=(SettlingView(verb=Verb.PAUSE, by="me", at=NOW - 3.4, waiting_for="score_churn to finish"),),
         calls=(call("c1", "score_churn"),),
     )
 
     lines = drawn(bar(pausing, Situation(now=NOW)))
 
     assert any("◐ Pausing…" in line for line in lines)
-    assert any("Pausing…" in line and "waits for score_churn to stop, 3 s" in line for line in lines)
+    assert any("Pausing…" in line and "waits for score_churn to finish, 3 s" in line for line in lines)
     assert any("x  Don't wait  abort score_churn" in line for line in lines)
     assert not any("Paused" in line for line in lines)
 
@@ -97,7 +129,7 @@ def test_cancelling_says_what_it_waits_for():
 
 def test_when_paused_p_resumes_and_an_instruction_is_offered():
     """D32"""
-    paused = view(status=Status.PAUSED, controls=controls(resume=Control(True, "goes on exactly there")))
+    paused = view(status=Status.PAUSED, controls=controls(resume=VerbControl(True, "goes on exactly there")))
 
     lines = drawn(bar(paused, Situation(now=NOW)))
 
@@ -144,7 +176,7 @@ def test_a_run_that_waits_for_a_person_says_so():
 
 
 def test_nothing_from_outside_acts_on_the_terminal():
-    nasty = controls(pause=Control(True, "waits for \x1b[2Jtool, then holds"))
+    nasty = controls(pause=VerbControl(True, "waits for \x1b[2Jtool, then holds"))
 
     lines = drawn(bar(view(controls=nasty), Situation(now=NOW, notice="no \x1b]0;title\x07")))
 

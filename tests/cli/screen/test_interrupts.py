@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checkrein.cli.screen.driver import PATIENCE_SECONDS, Unheard
-from checkrein.cli.screen.interrupts import Interrupts, Press
-from checkrein.core.words import TERMINAL, Status
+from checkrein.cli.attach import Interrupts, Press
+from checkrein.cli.screen.terminal import PATIENCE_SECONDS, Unheard
+from checkrein.core.enums import TERMINAL, Status
 
 
 def presses(interrupts: Interrupts, *statuses: Status) -> list[Press]:

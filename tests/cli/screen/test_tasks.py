@@ -6,7 +6,7 @@ import pytest
 
 from checkrein.cli.screen.tasks import task_list
 from checkrein.control.view import FlagView, InstructionView, Shown
-from checkrein.core.words import CallKind, EffectState, Verb
+from checkrein.core.enums import CallKind, EffectState, Verb
 from tests.cli.screen.sample import NOW, call, effect, step, view
 from tests.cli.screen.seeing import drawn
 
@@ -43,7 +43,7 @@ def test_the_calls_of_the_step_at_work_stand_below_it_with_their_time():
     assert lines[1].endswith("3 s")
     assert lines[2].startswith("  ▶ score_churn, running")
     assert lines[2].endswith("3 s")
-    assert lines[3].startswith("  ✓ model, completed")
+    assert lines[3].startswith("  ✓ model, done")
     assert lines[3].endswith("400 ms")
 
 
@@ -54,6 +54,19 @@ def test_where_there_is_little_room_only_calls_at_work_are_listed():
     lines = drawn(task_list(view(steps=steps, calls=calls, effects=()), 60, NOW, is_compact=True))
 
     assert [line.split()[:2] for line in lines] == [["▶", "Running"], ["▶", "score_churn,"]]
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_in_little_room_no_heading_stands_above_nothing_and_the_work_and_a_change_are_shown(rows: int):
+    changed = (effect("draft", EffectState.OPEN), effect("lock", EffectState.OPEN, can_undo=True))
+
+    lines = drawn(task_list(view(effects=changed), 78, NOW, rows=rows), 78)
+
+    assert len(lines) <= rows
+    assert any("Score churn risk" in line for line in lines)
+    assert lines[-1] not in ("STEPS", "CHANGED", "TOLD", "FLAGGED", "")
+    if rows > 1:
+        assert "lock open, cancel undoes it" in lines[-1]
 
 
 def test_a_step_that_is_one_call_is_not_said_twice():

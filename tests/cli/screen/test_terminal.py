@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
-import psutil
 import pytest
 
 from tests.cli.screen.program import NASTY
 from tests.cli.screen.terminal import ROOT, Terminal, wait_for
-from tests.control.tools import lines, times
+from tests.support.agent_tools import lines, times
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.witness import is_alive
 
 CTRL_C = "\x03"
 ENTER = "\r"
@@ -94,12 +96,12 @@ def test_a_pause_names_what_it_waits_for_x_aborts_it_and_c_leaves_a_receipt(log:
         child = int(next(line for line in lines(log) if line.startswith("child ")).split()[1])
 
         terminal.keys("p")
-        terminal.until("◐ Pausing…", "waits for crunch to stop,", "x  Don't wait  abort crunch")
+        terminal.until("◐ Pausing…", "waits for crunch to finish,", "x  Don't wait  abort crunch")
         assert not terminal.sees("‖ Paused")
         terminal.keys("x")
         terminal.until("‖ Paused")
         seen_at = time.time()
-        wait_for(lambda: not psutil.pid_exists(child))
+        wait_for(lambda: not is_alive(child))
 
         terminal.keys("c")
         terminal.until("■ Cancelled", "0 tokens after", "Undone: make_draft", "To go on from here", "q  Leave")
@@ -134,9 +136,10 @@ def test_three_ctrl_c_end_a_process_whose_event_loop_is_blocked(log: str, store:
     with Terminal("wedged", log, store) as terminal:
         wait_for(lambda: "blocking" in lines(log), terminal.text)
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while terminal.process.poll() is None and time.monotonic() < deadline:
-            terminal.keys(CTRL_C)
+            with suppress(OSError):  # it has just ended
+                terminal.keys(CTRL_C)
             time.sleep(0.6)
 
         assert terminal.ended() == -signal.SIGKILL
@@ -183,10 +186,11 @@ def test_a_watched_run_can_be_stopped_from_there(log: str, store: str, elsewhere
     """D27"""
     with Terminal("watch", log, store, run_of(log)) as terminal:
         terminal.until("▶ Running", "c  Cancel")
+        child = int(next(line for line in lines(log) if line.startswith("child ")).split()[1])
 
         terminal.keys("c")
 
         terminal.until("■ Cancelled", "crunch (killed", "Undone: make_draft")
         ticks = lines(log).count("tick")
-        time.sleep(0.3)
+        wait_for(lambda: not is_alive(child))
         assert lines(log).count("tick") == ticks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from checkrein.cli.screen.text import CALLS, TAIL_CHARS, live_text
 from checkrein.control.view import FlagView, InstructionView, Shown
+from checkrein.core.enums import CallKind, EffectState, Outcome, Status, Verb
 from checkrein.core.receipts import ChangedEffect, Partial, Receipt, StoppedCall, Timing
-from checkrein.core.words import CallKind, EffectState, Outcome, Status, Verb
 from tests.cli.screen.sample import NOW, call, said, view
 from tests.cli.screen.seeing import drawn, style_of
 
@@ -54,7 +54,7 @@ def test_a_tool_call_shows_its_arguments_its_time_and_what_it_brought():
     lines = drawn(live_text(view(calls=(done, running, failed)), NOW))
 
     assert lines == [
-        "✓ fetch() completed 2.9 s → 412",
+        "✓ fetch() done 2.9 s → 412",
         "▶ score(limit=3) running 3 s",
         "✗ send() failed 1.0 s → no \\x1broute",
     ]
@@ -146,7 +146,7 @@ def test_after_a_cancel_the_receipt_says_what_was_stopped_undone_and_left_and_ho
     assert lines[1].startswith("■ Cancelled. Stopped in 9 ms. 0 tokens after the stop. By ann: wrong direction")
     for fact in ("closed after 4 ms", "killed after 9 ms", "Undone: draft memo", "Unknown: send", "Left: export"):
         assert fact in text
-    assert "812 characters" in text
+    assert "Kept: what it had written so far." in text
     assert "To go on from here: checkrein run" in text
 
 
@@ -173,7 +173,41 @@ def test_a_pause_that_froze_a_tool_does_not_say_that_something_may_go_on():
 def test_a_line_with_long_arguments_is_not_broken_before_the_name_of_the_tool():
     long = call("c1", "make_draft", arguments={"log": "/a/very/long/path/that/does/not/fit/on/any/line/at/all"})
 
-    assert drawn(live_text(view(calls=(long,)), NOW), 40)[0] == "▶ make_draft"
+    lines = drawn(live_text(view(calls=(long,)), NOW), 40)
+
+    assert lines[0] == "▶ make_draft(log=/a/very/long/path/that/"
+    assert lines[1] == "  does/not/fit/on/any/line/at/all)"
+
+
+def test_each_argument_is_shortened_by_itself_so_that_none_hides_another():
+    given = {"note": "x" * 5_000, "to": "mallory@example.com", "body": "y" * 61}
+
+    text = " ".join(drawn(live_text(view(calls=(call("c1", "send", arguments=given),)), NOW), 400))
+
+    assert "… (4940 more characters), to=mallory@example.com, body=" in text
+    assert "… (1 more character))" in text
+
+
+def test_a_call_in_doubt_is_called_so():
+    doubt = call("c1", "send", Shown.NEEDS_YOU, "in_doubt")
+
+    assert drawn(live_text(view(calls=(doubt,)), NOW)) == ["◆ send() in doubt"]
+
+
+def test_a_denied_call_stands_where_it_was_asked_for():
+    denied = call("c1", "send_mail", Shown.CANCELLED, "denied", started_at=None)
+    later = said("I do not send it, then.", Shown.DONE, started_at=NOW - 1)
+
+    lines = drawn(live_text(view(calls=(said("I ask.", Shown.DONE, started_at=NOW - 9), denied, later)), NOW))
+
+    assert lines == ["┊ I ask.", "■ send_mail() denied", "┊ I do not send it, then."]
+
+
+def test_of_a_run_that_is_not_kept_nobody_is_told_how_to_go_on():
+    done = view(status=Status.COMPLETED, calls=(), result="Done.")
+
+    assert any("To go on from here" in line for line in drawn(live_text(done, NOW)))
+    assert not any("To go on" in line for line in drawn(live_text(done, NOW, is_kept=False)))
 
 
 def test_a_result_that_was_just_said_is_not_said_twice():

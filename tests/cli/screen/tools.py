@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from checkrein import tool
-from tests.control.tools import note
+from tests.support.agent_tools import note
 
 
 async def discard_slowly(call: Any) -> None:

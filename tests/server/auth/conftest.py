@@ -9,17 +9,12 @@ from fastapi import FastAPI, Request
 
 from checkrein.server import errors
 from checkrein.server.auth.guard import Guard
-from checkrein.server.auth.keys import Keys
+from checkrein.server.auth.key_store import FileKeyStore
 from checkrein.server.auth.policy import Policy
 from checkrein.server.auth.principals import Action
-from checkrein.server.auth.server_token import OPERATOR
+from checkrein.server.auth.token_store import OPERATOR, Keys
 
 SERVER_TOKEN = "the-servers-own-token-" + "x" * 30
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Clock:
@@ -103,7 +98,7 @@ def stand_in(guard: Guard) -> Any:
 
 @pytest.fixture
 def guard(keys: Keys, clock: Clock) -> Guard:
-    return Guard(keys, policy=Policy(hosts=["agents.example.com"], body_bytes=10_000), now=clock)
+    return Guard(FileKeyStore(keys), policy=Policy(hosts=["agents.example.com"], body_bytes=10_000))
 
 
 @pytest.fixture

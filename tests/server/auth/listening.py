@@ -11,6 +11,8 @@ from typing import Any
 
 import uvicorn
 
+from tests.support.patience import PATIENCE_SECONDS
+
 
 @contextmanager
 def listening_on(app: Any) -> Iterator[int]:
@@ -21,10 +23,10 @@ def listening_on(app: Any) -> Iterator[int]:
         listener.bind(("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + PATIENCE_SECONDS
         while not server.started:
             assert time.monotonic() < give_up
             time.sleep(0.01)
         yield listener.getsockname()[1]
         server.should_exit = True
-        thread.join(timeout=30)
+        thread.join(timeout=PATIENCE_SECONDS)

@@ -10,8 +10,8 @@ import pytest
 from checkrein.core.events import RunCreated
 from checkrein.journal import Journal, MemoryJournal
 from checkrein.server.auth.guard import Guard
-from checkrein.server.auth.keys import TOLD_SECONDS, Keys
 from checkrein.server.auth.principals import Role
+from checkrein.server.auth.token_store import OPERATOR, TOLD_SECONDS, Keys
 from tests.server.auth.asking import OWN, Reply, ask
 from tests.server.auth.conftest import SERVER_TOKEN, Clock, stand_in
 
@@ -46,6 +46,57 @@ def ann(keys: Keys) -> str:
 
 async def given(app: Any, token: str, **body: Any) -> Reply:
     return await ask(app, "POST", "/api/tokens", token=token, json_body={"run": "r-ann", "origins": [PAGE], **body})
+
+
+# -- their end
+
+
+async def test_a_token_ends_with_the_one_it_was_given_out_with(app: Any, keys: Keys) -> None:
+    parent, secret = keys.create(role=Role.CONTROLLER, owner="ann")
+    beside = keys.create(role=Role.CONTROLLER, owner="ann")[1]
+    child = (await given(app, secret, origins=[])).json["token"]
+    sibling = (await given(app, beside, origins=[])).json["token"]
+    assert (await ask(app, "GET", RUN, token=child)).status == 200
+
+    keys.revoke(parent.id)
+
+    assert (await ask(app, "GET", RUN, token=child)).status == 401
+    assert (await ask(app, "POST", f"{RUN}/redirect", token=child)).status == 401
+    assert (await ask(app, "GET", RUN, token=sibling)).status == 200
+
+
+async def test_a_token_that_was_given_out_in_a_session_ends_with_the_token_of_that_session(
+    app: Any, keys: Keys
+) -> None:
+    parent, secret = keys.create(role=Role.CONTROLLER, owner="ann")
+    cookie = (await ask(app, "POST", "/session", json_body={"token": secret}, origin=OWN)).cookie
+    made = await ask(app, "POST", "/api/tokens", json_body={"run": "r-ann"}, cookie=cookie, origin=OWN)
+    child = made.json["token"]
+    await ask(app, "DELETE", "/session", cookie=cookie, origin=OWN)
+    assert (await ask(app, "GET", RUN, token=child)).status == 200, "a page that was closed takes nothing with it"
+
+    keys.revoke(parent.id)
+
+    assert (await ask(app, "GET", RUN, token=child)).status == 401
+
+
+async def test_a_token_that_the_server_gave_out_ends_when_its_own_token_is_another_one(app: Any, keys: Keys) -> None:
+    child = (await given(app, SERVER_TOKEN, origins=[])).json["token"]
+    assert (await ask(app, "GET", RUN, token=child)).status == 200
+
+    keys.trust("another-token-of-the-server-" + "y" * 30, OPERATOR)
+
+    assert (await ask(app, "GET", RUN, token=child)).status == 401
+
+
+async def test_a_token_for_one_run_opens_no_session(app: Any, ann: str, keys: Keys) -> None:
+    child = (await given(app, ann, origins=[])).json["token"]
+
+    refused = await ask(app, "POST", "/session", json_body={"token": child}, origin=OWN)
+
+    assert (refused.status, refused.code, refused.one("set-cookie")) == (403, "forbidden", None)
+    assert keys.begin_session(child) is None
+    assert keys.redeem(keys.new_code(child)) is None
 
 
 # -- giving them out

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkrein.errors import WrongInput
-from checkrein.server.auth.addresses import host_of
-from checkrein.server.auth.exposure import check_exposure, exposure_warning
-from checkrein.server.auth.policy import Policy
+from checkrein.server.auth.policy import Policy, check_exposure, exposure_warning, host_of
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])

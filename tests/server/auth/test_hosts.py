@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from checkrein.errors import WrongInput
-from checkrein.server.auth.addresses import Hosts, configured_origin, host_of, is_loopback
 from checkrein.server.auth.guard import Guard
-from checkrein.server.auth.policy import Policy
+from checkrein.server.auth.policy import Hosts, Policy, configured_origin, host_of, is_loopback
 from tests.server.auth.asking import HOST, OWN, ask
 from tests.server.auth.conftest import SERVER_TOKEN
 from tests.server.auth.listening import listening_on
+from tests.support.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -251,7 +251,7 @@ def listening(app: Any) -> Iterator[int]:
 
 
 def spoken(port: int, lines: list[str]) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1"))
         answer = b""
         while piece := connection.recv(65536):

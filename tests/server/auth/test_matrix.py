@@ -7,25 +7,30 @@ journal; somebody else's run is answered, to the byte, like one that does not ex
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import pytest
 from fastapi import FastAPI
 
-from checkrein.control.verbs import Control
+from checkrein.control.agent_card import AgentCard
+from checkrein.control.control import Control
+from checkrein.control.fork import ForkRun
+from checkrein.control.start import StartRun
+from checkrein.core.enums import Status
 from checkrein.core.events import RunCreated
-from checkrein.core.words import Status
+from checkrein.core.state import State
 from checkrein.journal import Journal, MemoryJournal
-from checkrein.runtime.identity import this_process
+from checkrein.journal.evidence import Withheld
+from checkrein.processes.identity import this_process
 from checkrein.server.app import create_app
 from checkrein.server.auth.guard import Guard
-from checkrein.server.auth.keys import Keys
+from checkrein.server.auth.key_store import FileKeyStore
 from checkrein.server.auth.principals import Action, Principal, Role
-from checkrein.server.backend import AgentCard
+from checkrein.server.auth.token_store import Keys
 from tests.server.auth.asking import OWN, Reply, ask
-from tests.server.auth.conftest import Clock
+from tests.server.auth.conftest import SERVER_TOKEN, Clock
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +51,7 @@ class Rule(NamedTuple):
     body: Any = None
 
 
+HALT_TOKEN = "ckr_" + "h" * 40
 W = {"wait": 0}
 # fmt: off
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -53,8 +59,10 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET",    "/runs/{run}"):                                Rule(Open.TO_ALL),   # the page itself, without the run
     ("GET",    "/ui/{name:path}"):                            Rule(Open.TO_ALL),
     ("GET",    "/favicon.ico"):                               Rule(Open.TO_ALL),
+    ("GET",    "/{path:path}"):                               Rule(Open.TO_ALL),   # for people: there is nothing here
     ("GET",    "/api/openapi.json"):                          Rule(Open.TO_ALL),
     ("GET",    "/healthz"):                                   Rule(Open.TO_ALL),
+    ("GET",    "/readyz"):                                    Rule(Open.TO_ALL),
     ("GET",    "/enter"):                                     Rule(Open.TO_ALL),
     ("POST",   "/session"):                                   Rule(Open.TO_ALL),
     ("DELETE", "/session"):                                   Rule(Open.TO_ALL),
@@ -64,9 +72,13 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET",    "/api/runs"):                                  Rule(Open.TO_WHOEVER_COMES_IN),
     ("POST",   "/api/runs"):                                  Rule(Action.START, {"agent": "churn", "goal": "Who?"}),
     ("GET",    "/api/runs/{run}"):                            Rule(Action.SEE),
+    ("POST",   "/api/runs/{run}/fork"):                       Rule(Action.START, {"at": 1}),
     ("GET",    "/api/runs/{run}/events"):                     Rule(Action.SEE),
     ("GET",    "/api/runs/{run}/live"):                       Rule(Action.SEE),
-    ("GET",    "/api/runs/{run}/evidence"):                   Rule(Action.SEE),
+    ("GET",    "/stops"):                                     Rule(Open.TO_ALL),   # the page itself, without a stop
+    ("GET",    "/api/stops"):                                 Rule(Open.TO_WHOEVER_COMES_IN),
+    ("GET",    "/api/runs/{run}/evidence"):                   Rule(Action.STEER),  # viewers never
+    ("GET",    "/api/runs/{run}/story"):                      Rule(Action.STEER),
     ("GET",    "/api/runs/{run}/calls/{call}"):               Rule(Action.SEE),
     ("GET",    "/api/runs/{run}/calls/{call}/files/{number}"): Rule(Action.SEE),
     ("POST",   "/api/runs/{run}/pause"):                      Rule(Action.STEER, W),
@@ -81,8 +93,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST",   "/api/runs/{run}/calls/{call}/check"):         Rule(Action.STEER, {}),
     ("POST",   "/api/runs/{run}/calls/{call}/abort"):         Rule(Action.STEER, W),
     ("POST",   "/api/runs/{run}/calls/{call}/retry_undo"):    Rule(Action.STEER, {}),
+    ("GET",    "/api/halts"):                                 Rule(Open.TO_WHOEVER_COMES_IN),
     ("POST",   "/api/halt"):                                  Rule(Action.OPERATE, {"scope": "all", **W}),
-    ("POST",   "/api/reset"):                                 Rule(Action.OPERATE, {"scope": "all"}),
+    ("POST",   "/api/reset"):                                 Rule(Action.RESET,   {"scope": "all"}),
     ("GET",    "/api/tokens"):                                Rule(Open.TO_WHOEVER_GIVES_OUT_TOKENS),
     ("POST",   "/api/tokens"):                                Rule(Open.TO_WHOEVER_GIVES_OUT_TOKENS, {"run": "{run}"}),
     ("DELETE", "/api/tokens/{token_id}"):                     Rule(Open.TO_WHOEVER_GIVES_OUT_TOKENS),
@@ -93,6 +106,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
 
 class Bench:
     """A backend without drivers: runs are queued, and every verb on one is real."""
+
+    is_ending = False
+    store = "memory:"
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -105,9 +121,19 @@ class Bench:
     def agents(self) -> Mapping[str, AgentCard]:
         return {"churn": AgentCard(name="churn")}
 
-    async def start(self, agent: str, goal: str, *, owner: str = "", **_: Any) -> str:
+    async def know_agents(self) -> bool:
+        return True
+
+    async def workers_wanted(self, states: Collection[State]) -> dict[str, str]:
+        return {}
+
+    async def fork(self, wanted: ForkRun) -> str:
+        owner = (await self.journal.load(wanted.run)).owner
+        return await self.start(StartRun(agent="a", goal="go on", owner=owner))
+
+    async def start(self, wanted: StartRun) -> str:
         self._made += 1
-        run = f"r-{owner}-{self._made}"
+        run, agent, goal, owner = f"r-{wanted.owner}-{self._made}", wanted.agent, wanted.goal, wanted.owner
         await self.journal.create(
             RunCreated(id=f"e-{run}", at=self.now(), run=run, agent=agent, goal=goal, thread=run, owner=owner)
         )
@@ -169,7 +195,7 @@ class Scene:
         self.bench: Bench = self.app.state.site.backend
 
     async def run_of(self, owner: str) -> str:
-        return await self.bench.start("churn", "Who?", owner=owner)
+        return await self.bench.start(StartRun(agent="churn", goal="Who?", owner=owner))
 
     def token(self, who: Who, run: str) -> tuple[str, str]:
         token, secret = self.keys.create(
@@ -182,7 +208,9 @@ class Scene:
 
     async def ask(self, route: tuple[str, str], run: str, **options: Any) -> Reply:
         method, path = route
-        where = path.replace(":path}", "}").format(run=run, call="c1", token_id="t-1", name="index.html", number=0)
+        where = path.replace(":path}", "}").format(
+            run=run, call="c1", token_id="t-1", name="index.html", number=0, path="x"
+        )
         body = RULES[route].body
         if body is not None:
             body = {name: run if value == "{run}" else value for name, value in body.items()}
@@ -217,7 +245,7 @@ def may(who: Who, needs: Action | Open) -> bool:
         return who.role is not Role.VIEWER and not who.is_for_one_run
     if needs is Action.STEER:
         return who.role is not Role.VIEWER
-    return who.role is Role.OPERATOR
+    return needs is Action.OPERATE and who.role is Role.OPERATOR  # no role resets
 
 
 @pytest.mark.parametrize("who", EVERYBODY, ids=str)
@@ -270,6 +298,46 @@ async def test_who_may_use_which_route(scene: Scene, route: tuple[str, str], who
     assert await scene.trace() == before
 
 
+async def test_the_token_that_resets_halts_and_resets_and_nothing_else(keys: Keys, clock: Clock) -> None:
+    """D35: the operator's ordinary token only halts, the server's own included."""
+    async with MemoryJournal() as journal:
+        scene = Scene(journal, keys, Guard(FileKeyStore(keys), halt_token=HALT_TOKEN), clock)
+        mine = await scene.run_of("ann")
+        for route in ROUTES:
+            needs = RULES[route].needs
+            reply = await scene.ask(route, mine, token=HALT_TOKEN)
+            is_its_own = route[1] in ("/api/halts", "/api/whoami") or needs in (Action.OPERATE, Action.RESET)
+            is_about_a_run = "{run}" in route[1] and isinstance(needs, Action)
+            if needs is not Open.TO_ALL:
+                assert is_let_through(reply) is is_its_own, (route, reply.status, reply.body)
+                assert is_its_own or reply.code == ("run_not_found" if is_about_a_run else "forbidden")
+        await scene.ask(("POST", "/api/halt"), mine, token=SERVER_TOKEN)
+        for token in (SERVER_TOKEN, scene.token(Who(Role.OPERATOR), mine)[1]):
+            reply = await scene.ask(("POST", "/api/reset"), mine, token=token)
+            assert (reply.status, reply.code) == (403, "forbidden")
+            assert "CHECKREIN_HALT_TOKEN" in reply.json["message"]
+            assert "`checkrein reset`" in reply.json["message"]
+        assert len(await journal.halts()) == 1
+        lifted = await scene.ask(("POST", "/api/reset"), mine, token=HALT_TOKEN)
+        assert (lifted.json["was_latched"], len(await journal.halts())) == (True, 0)
+        await scene.app.state.hub.close()
+
+
+async def test_a_server_without_such_a_token_resets_for_nobody(scene: Scene) -> None:
+    for token in (SERVER_TOKEN, HALT_TOKEN, ""):
+        reply = await scene.ask(("POST", "/api/reset"), "", token=token)
+        assert reply.status in (401, 403)
+
+
+async def test_the_token_that_resets_opens_no_session(keys: Keys, clock: Clock) -> None:
+    """A page is left open on a desk."""
+    async with MemoryJournal() as journal:
+        scene = Scene(journal, keys, Guard(FileKeyStore(keys), halt_token=HALT_TOKEN), clock)
+        reply = await ask(scene.app, "POST", "/session", json_body={"token": HALT_TOKEN}, origin=OWN)
+        assert (reply.status, reply.code) == (403, "forbidden")
+        await scene.app.state.hub.close()
+
+
 @pytest.mark.parametrize("who", [Who(role) for role in Role], ids=str)
 async def test_a_session_may_what_its_token_may(scene: Scene, who: Who) -> None:
     mine, others = await scene.run_of("ann"), await scene.run_of("bob")
@@ -298,6 +366,43 @@ async def test_a_list_shows_everybody_only_what_they_may_see(scene: Scene) -> No
     assert seen["operator"] == {mine, others, nobodys, another}
     assert seen["viewer"] == seen["controller"] == {mine, another}
     assert seen["viewer for one run"] == seen["controller for one run"] == {mine}
+
+
+async def test_withheld_text_is_for_operators_alone(scene: Scene) -> None:
+    """D13: whoever steers a run gets its evidence, without what a watcher kept from being shown."""
+    mine = await scene.run_of("ann")
+    text = "the discount code is WINTER-44"
+    await scene.journal.evidence.write_withheld(mine, Withheld("c1", "f1", 0, text))
+
+    for path in ("evidence", "story"):
+        for who in EVERYBODY:
+            _, secret = scene.token(who, mine)
+            plain = await ask(scene.app, "GET", f"/api/runs/{mine}/{path}", token=secret)
+            whole = await ask(scene.app, "GET", f"/api/runs/{mine}/{path}?withheld=true", token=secret)
+            assert plain.status == (403 if who.role is Role.VIEWER else 200)
+            assert whole.status == (200 if who.role is Role.OPERATOR else 403)
+            assert text.encode() not in plain.body
+            assert (text.encode() in whole.body) is (who.role is Role.OPERATOR and path == "evidence")
+
+
+async def test_a_list_of_stops_shows_everybody_only_what_they_may_see(scene: Scene) -> None:
+    mine, others = await scene.run_of("ann"), await scene.run_of("bob")
+    for run in (mine, others):
+        await scene.bench.control.cancel(run, by="ann", reason="=enough", wait=30)
+    seen = {}
+    for who in EVERYBODY:
+        _, hers = scene.token(who, mine)
+        reply = await ask(scene.app, "GET", "/api/stops", token=hers)
+        seen[str(who)] = {stop["run"] for stop in reply.json["stops"]}
+    _, secret = scene.token(Who(Role.CONTROLLER), mine)
+    table = await ask(scene.app, "GET", "/api/stops?format=csv&reason=enough&verb=cancel", token=secret)
+
+    assert seen.pop("operator") == {mine, others}
+    assert set(map(frozenset, seen.values())) == {frozenset({mine})}
+    assert table.body.decode().count("'=enough") == 1
+    assert (await ask(scene.app, "GET", "/api/stops?verb=explode", token=secret)).status == 422
+    none = await ask(scene.app, "GET", "/api/stops?flagged=true", token=secret)
+    assert none.json == {"stops": [], "damaged": {}}
 
 
 async def test_a_cancel_by_somebody_with_the_right_does_cancel(scene: Scene) -> None:
@@ -329,7 +434,7 @@ async def test_a_principal_of_an_application_is_held_to_the_same_rules(clock: Cl
 
     async with MemoryJournal() as journal:
         app = real_app(journal, Guard(authorize=authorize))
-        mine, others = await app.state.site.backend.start("churn", "?", owner="ann"), "r-bob"
+        mine, others = await app.state.site.backend.start(StartRun(agent="churn", goal="?", owner="ann")), "r-bob"
 
         assert (await ask(app, "GET", f"/api/runs/{mine}", {"x-ann": "1"})).status == 200
         assert (await ask(app, "POST", f"/api/runs/{mine}/pause", {"x-ann": "1"})).status == 403

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from checkrein.errors import WrongInput
-from checkrein.server.auth.attempts import ALLOWED, WINDOW_SECONDS, Attempts
 from checkrein.server.auth.guard import Guard
-from checkrein.server.auth.keys import Keys
+from checkrein.server.auth.key_store import FileKeyStore
 from checkrein.server.auth.policy import Policy
 from checkrein.server.auth.principals import Principal, Role
+from checkrein.server.auth.request import ALLOWED, WINDOW_SECONDS, Attempts
+from checkrein.server.auth.token_store import Keys
 from tests.server.auth.asking import OWN, Reply, ask
 from tests.server.auth.conftest import SERVER_TOKEN, Clock, stand_in
 
@@ -208,12 +210,40 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_counted(app: Any, piec
     assert (reply.status, reply.code, app.reached) == (413, "too_large", [])
 
 
+async def test_of_a_strangers_body_only_so_much_is_read_as_it_takes_to_log_in(app: Any, guard: Guard) -> None:
+    guard.policy.body_bytes = 1_000_000
+    kind, large = {"content-type": "application/json"}, b'{"token": "%b"}' % (b"x" * 100_000)
+
+    stranger = await ask(app, "POST", "/session", kind, body=large, origin=OWN)
+    wrong = await ask(app, "POST", PAUSE, kind, body=large, token="ckr_wrong")
+    known = await ask(app, "POST", PAUSE, kind, body=large, token=SERVER_TOKEN)
+
+    assert (stranger.status, stranger.code) == (413, "too_large")
+    assert wrong.status == 401, "whoever comes too late with a long instruction is told so"
+    assert known.status == 200
+
+
 async def test_a_body_that_lies_about_its_length_is_counted(app: Any) -> None:
     headers = {"content-type": "application/json", "content-length": "2"}
 
     reply = await ask(app, "POST", PAUSE, headers, body=[b"1" * 20_000], token=SERVER_TOKEN)
 
     assert reply.status == 413
+
+
+@pytest.mark.parametrize(
+    ("announced", "pieces"),
+    [("12", [b""]), ("12", [b"{}"]), ("12", [b'{"wait"', b":"]), (None, [b""]), (None, [b"", b""])],
+)
+async def test_a_body_that_was_announced_and_did_not_arrive_is_not_taken_for_an_empty_one(
+    app: Any, announced: str | None, pieces: list[bytes]
+) -> None:
+    """As behind a server that drops the body of a request that offers an upgrade."""
+    headers = {"content-type": "application/json"} | ({} if announced is None else {"content-length": announced})
+
+    reply = await ask(app, "POST", PAUSE, headers, body=pieces, token=SERVER_TOKEN)
+
+    assert (reply.status, reply.code, app.reached) == (400, "body_missing", [])
 
 
 async def test_what_an_application_makes_of_a_body_cut_off_does_not_hide_why(guard: Guard) -> None:
@@ -264,7 +294,10 @@ async def test_every_answer_has_the_headers_that_keep_other_pages_out(app: Any) 
         policy = str(reply.one("content-security-policy")).split("; ")
         assert policy[0] == "default-src 'none'"
         assert "script-src 'self'" in policy
-        assert "style-src 'self'" in policy
+        styles = [one.removeprefix("style-src ") for one in policy if one.startswith("style-src ")]
+        assert re.fullmatch(r"'self' 'sha256-[\w+/=]+'", styles[0]), (
+            "our own files, and the style of a story by its hash"
+        )
         assert "frame-ancestors 'none'" in policy
         assert "base-uri 'none'" in policy
         assert "unsafe" not in str(policy)
@@ -285,7 +318,7 @@ async def test_what_the_api_says_is_kept_by_no_cache(app: Any) -> None:
 
 
 async def test_pages_that_may_show_ours_in_a_frame_are_named(keys: Keys) -> None:
-    app = stand_in(Guard(keys, policy=Policy(frame_ancestors=["https://a.example", "'self'"])))
+    app = stand_in(Guard(FileKeyStore(keys), policy=Policy(frame_ancestors=["https://a.example", "'self'"])))
 
     reply = await ask(app, "GET", "/")
 
@@ -343,7 +376,7 @@ def test_wrong_tokens_are_forgotten_and_only_so_many_addresses_are_kept() -> Non
 
 
 async def test_forwarded_headers_count_only_from_a_proxy_that_was_named(keys: Keys, guard: Guard, clock: Clock) -> None:
-    behind = stand_in(Guard(keys, policy=Policy(hosts=["agents.example.com"], proxies=["10.0.0.0/8"]), now=clock))
+    behind = stand_in(Guard(FileKeyStore(keys), policy=Policy(hosts=["agents.example.com"], proxies=["10.0.0.0/8"])))
     said = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.9"}
     options: dict[str, Any] = {"json_body": {"token": SERVER_TOKEN}, "host": "agents.example.com"}
 
@@ -357,7 +390,7 @@ async def test_forwarded_headers_count_only_from_a_proxy_that_was_named(keys: Ke
 
 
 async def test_an_address_that_a_client_makes_up_does_not_hide_it_from_the_count(keys: Keys) -> None:
-    app = stand_in(Guard(keys, policy=Policy(proxies=["10.0.0.1"])))
+    app = stand_in(Guard(FileKeyStore(keys), policy=Policy(proxies=["10.0.0.1"])))
     statuses = [
         (
             await ask(
@@ -380,7 +413,7 @@ async def test_an_application_says_who_asks_and_our_tokens_work_beside_it(keys: 
         name = request.cookies.get("their-session")
         return Principal(name=name, role=Role.CONTROLLER, owner=name) if name else None
 
-    app = stand_in(Guard(keys, authorize=authorize, now=clock))
+    app = stand_in(Guard(FileKeyStore(keys), authorize=authorize))
 
     assert (await ask(app, "GET", "/api/runs", cookie="their-session=ann")).json == {"by": "ann"}
     assert (await ask(app, "GET", "/api/runs")).status == 401
@@ -394,7 +427,7 @@ async def test_an_application_may_take_its_time_to_say_who_asks(keys: Keys) -> N
     async def authorize(request: Any) -> Principal | None:
         return Principal(name="bob", role=Role.VIEWER, owner="bob")
 
-    app = stand_in(Guard(keys, authorize=authorize))
+    app = stand_in(Guard(FileKeyStore(keys), authorize=authorize))
 
     assert (await ask(app, "GET", "/api/runs", token="a-token-of-theirs")).json == {"by": "bob"}
     assert (await ask(app, "POST", PAUSE, token="a-token-of-theirs")).status == 403

@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from tests.support.patience import PATIENCE_SECONDS
+
 TOKEN = "ckr_for-tests-only-0123456789abcdefghijklmnop"
 
 
@@ -26,7 +28,7 @@ class Client:
 
     def ask(self, method: str, path: str, body: Any = None) -> Answer:
         began = time.monotonic()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -109,6 +111,6 @@ class Reading:
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         self._response.close()
         self._connection.close()

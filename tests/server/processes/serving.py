@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from tests.cli.shell import Shell, Started, until
 from tests.server.processes.client import TOKEN, Client
+from tests.support.hosts import command_line
 
 CREW = Path(__file__).parent / "samples" / "crew.py"
 
@@ -19,7 +23,7 @@ class Server:
 
     def __init__(self, started: Started) -> None:
         self.started = started
-        started.until("Ctrl-C pauses what is at work")
+        started.until("\nCtrl-C ")
         found = re.search(r"http://127\.0\.0\.1:(\d+)/enter\?code=(\S+)", started.text)
         assert found is not None, started.text
         self.link = found[0]
@@ -32,7 +36,9 @@ class Server:
     def drivers(self) -> list[int]:
         """The driver processes, by the process table."""
         return [
-            one.pid for one in psutil.Process(self.pid).children() if "checkrein.cli.driving" in " ".join(_line(one))
+            one.pid
+            for one in psutil.Process(self.pid).children()
+            if "checkrein.server.processes.driver_main" in " ".join(command_line(one))
         ]
 
     def driver(self) -> int:
@@ -56,12 +62,40 @@ class Place:
     def serve(self, *arguments: str) -> Server:
         return Server(self.shell.start("serve", "crew.py", "--port", "0", *arguments))
 
+    def let_go(self) -> None:
+        """From now on whatever is asked of the agent `worker` is answered without long talk."""
+        self.shell.log.with_name(f"{self.shell.log.name}.go").touch()
+
+    def begun(self, server: Server) -> str:
+        """A run of `worker` that has done its first piece of work and talks without end before the second.
+
+        Whoever takes it up after it was interrupted brings it to its end at once.
+        """
+        run = server.client.start("worker")
+        self.shell.saw("first")
+        until(lambda: "word2 " in _text_of_third_call(server.client.view(run)))
+        self.let_go()
+        return run
+
     def processes(self) -> list[psutil.Process]:
         """Every living process that comes from here: each has inherited the name of the log."""
         return [one for one in psutil.process_iter() if _is_of(one, str(self.shell.log))]
 
     def nothing_is_left(self) -> None:
-        until(lambda: not self.processes(), lambda: f"left: {[_line(one) for one in self.processes()]}")
+        until(lambda: not self.processes(), lambda: f"left: {[command_line(one) for one in self.processes()]}")
+
+
+@contextmanager
+def new_place(folder: Path) -> Iterator[Place]:
+    shell = Shell(folder)
+    place = Place(shell)
+    yield place
+    shell.close()
+    place.nothing_is_left()
+
+
+def _text_of_third_call(view: Any) -> str:
+    return str(view["calls"][2].get("text", "")) if len(view["calls"]) > 2 else ""
 
 
 def _is_of(process: psutil.Process, log: str) -> bool:
@@ -69,10 +103,3 @@ def _is_of(process: psutil.Process, log: str) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("WITNESS") == log
     except psutil.Error:
         return False
-
-
-def _line(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import uvicorn
 
-from checkrein.server.front import admission
+from checkrein.server.processes import http_protocol
 from tests.cli.shell import until
 from tests.server.processes.client import Answer
 from tests.server.processes.serving import Place
+from tests.support.patience import PATIENCE_SECONDS
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -23,19 +26,21 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-async def said(raw: bytes, *, then: bytes = b"") -> bytes:
-    """All that a server answers to these bytes until it ends the connection."""
-    config = uvicorn.Config(
-        hello, port=0, log_config=None, lifespan="off", http=admission.protocol_with(admission.Admission())
-    )
+async def said(raw: bytes, *, then: bytes = b"", before: Callable[[], None] = lambda: None) -> bytes:
+    """All that a server answers to these bytes until it ends the connection.
+
+    With `then`, `before` is called and `then` is sent once the first request was answered.
+    """
+    config = uvicorn.Config(hello, port=0, log_config=None, lifespan="off", http=http_protocol.HttpProtocol)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not server.started:
             await asyncio.sleep(0.005)
         reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname()[:2])
         writer.write(raw)
         answer = await reader.readuntil(b"hello") if then else b""
+        before()
         writer.write(then)
         answer += await reader.read()
         writer.close()
@@ -56,9 +61,13 @@ async def said(raw: bytes, *, then: bytes = b"") -> bytes:
 async def test_a_connection_that_never_says_what_it_wants_does_not_keep_its_place(
     raw: bytes, then: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "HEAD_SECONDS", 0.3)
+    def be_strict() -> None:
+        monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.1)
 
-    answer = await said(raw, then=then)
+    if not then:
+        be_strict()  # a first request that is to be answered has all the time it needs
+
+    answer = await said(raw, then=then, before=be_strict)
 
     assert answer.count(b"hello") == bool(then)
 
@@ -73,9 +82,9 @@ async def test_what_is_no_http_is_said_in_the_form_of_every_error() -> None:
 
 @pytest.mark.anyio
 async def test_a_head_without_end_is_not_kept_in_memory() -> None:
-    endless = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"x: y\r\n" * admission.HEAD_BYTES
+    endless = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"x: y\r\n" * http_protocol.HEAD_BYTES
 
-    head, _, body = (await said(endless[: admission.HEAD_BYTES + 1])).partition(b"\r\n\r\n")
+    head, _, body = (await said(endless[: http_protocol.HEAD_BYTES + 1])).partition(b"\r\n\r\n")
 
     assert head.startswith(b"HTTP/1.1 431 ")
     assert json.loads(body)["code"] == "too_large"
@@ -102,7 +111,24 @@ def test_whoever_waits_for_a_receipt_when_the_server_ends_is_told_what_their_ver
     until(lambda: [one["verb"] for one in server.client.view(run)["settling"]] == ["ask"])
 
     assert server.end() == 0
-    asking.join(30)
+    asking.join(PATIENCE_SECONDS)
 
     assert [(answer.status, answer.body["verb"]) for answer in answers] == [(202, "ask")]
     assert "Traceback" not in server.started.text
+
+
+def test_two_signals_at_once_end_a_server_without_a_stack_trace(place: Place) -> None:
+    """As `timeout` does it, which signals the command and its group; somebody is reading meanwhile."""
+    server = place.serve()
+    run = server.client.start("talker")
+    until(lambda: server.client.status(run) == "running")
+    reading = server.client.read(f"/api/runs/{run}/live")
+    until(lambda: reading.frames)
+
+    for number in (signal.SIGTERM, signal.SIGINT):  # two of one kind may become one on their way
+        server.started.process.send_signal(number)
+
+    server.started.wait()
+    reading.close()
+    assert "Traceback" not in server.started.text, server.started.text
+    assert "CancelledError" not in server.started.text

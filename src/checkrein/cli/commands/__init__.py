@@ -1,1 +1,1 @@
-"""One module per command. What a command needs it imports when it runs."""
+"""One module per command, and one for all verbs. A module is loaded when its command is used."""

@@ -12,26 +12,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from checkrein.cli.options import who
-from checkrein.cli.screen.app import RunScreen
-from checkrein.cli.screen.feed import Feed
-from checkrein.cli.screen.left import Left
-from checkrein.control.runs import Runtime
-from checkrein.control.verbs import Control
-from checkrein.journal.contract import Journal
+from checkrein.cli.screen.app import Left, RunScreen
+from checkrein.cli.screen.watch import RunWatch
+from checkrein.control.control import Control
+from checkrein.journal.base import Journal
+from checkrein.runtime import Runtime
 
 __all__ = ["Left", "attach"]
 
 
 async def attach(
-    runtime: Runtime | None, journal: Journal, control: Control, run: str, *, owns: bool, by: str = ""
+    runtime: Runtime | None,
+    journal: Journal,
+    control: Control,
+    run: str,
+    *,
+    owns: bool,
+    by: str = "",
+    is_kept: bool = True,
 ) -> Left:
     """Show the run until the person leaves, and say how they did. The run itself does not mind.
 
     `owns` says that this process drives the run: then Ctrl-C pauses, cancels and at last asks for the end of the
-    process (`Left.KILL`); otherwise it only leaves. Verbs are asked for in the name of `by`. Raises `RunNotFound`.
+    process (`Left.KILL`); otherwise it only leaves. Verbs are asked for in the name of `by`. Of a run that is not kept
+    (`is_kept`) nobody is told how to go on. Raises `RunNotFound`.
     """
     await journal.load(run)
-    screen = RunScreen(Feed(journal, run, runtime if owns else None), control, run, owns=owns, by=who(by))
+    watch = RunWatch(journal, run, runtime if owns else None)
+    screen = RunScreen(watch, control, run, owns=owns, by=who(by), is_kept=is_kept)
     left: Left | None = None
     with _signals(screen):
         try:

@@ -1,4 +1,4 @@
-"""The screen of one run: it shows what the feed knows, and turns keys into verbs.
+"""The screen of one run: it shows what it knows of the run, and turns keys into verbs.
 
 Nothing is shown because a key was pressed; only because an event says so. Verbs run beside, so the screen never waits.
 """
@@ -6,8 +6,10 @@ Nothing is shown because a key was pressed; only because an event says so. Verbs
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from typing import ClassVar, Final
 
 from textual.app import App, ComposeResult
@@ -15,30 +17,57 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.events import Resize
 
-from checkrein.cli import hints
-from checkrein.cli.screen.answers import Question, question
+from checkrein.cli import output
+from checkrein.cli.attach import Interrupts, Press
 from checkrein.cli.screen.bar import SHORT, TALL, Situation, bar, waited_for
 from checkrein.cli.screen.composer import Composer, Purpose
-from checkrein.cli.screen.driver import Terminal
-from checkrein.cli.screen.feed import Feed
-from checkrein.cli.screen.hands import Hands
-from checkrein.cli.screen.head import head
-from checkrein.cli.screen.interrupts import Interrupts, Press
-from checkrein.cli.screen.left import Left
-from checkrein.cli.screen.sheet import Panel, Sheet, lines_of
+from checkrein.cli.screen.questions import Question, Reply, question, value_lines
+from checkrein.cli.screen.sheet import Panel, Paragraph, Sheet, lines_of, paragraph
+from checkrein.cli.screen.style import QUIET, STRONG, look_of, one_line
 from checkrein.cli.screen.tasks import task_list
+from checkrein.cli.screen.terminal import Terminal
 from checkrein.cli.screen.text import live_text
-from checkrein.control.verbs import Control
+from checkrein.cli.screen.verbs import VerbSender
+from checkrein.cli.screen.watch import RunWatch
+from checkrein.cli.wording import halt_sentence
+from checkrein.control.control import Control
 from checkrein.control.view import RunView
-from checkrein.core.words import TERMINAL, Status
+from checkrein.core.enums import TERMINAL, Answer, Status
+
+_log = logging.getLogger(__name__)
+
+
+def head(view: RunView, rows: int) -> list[Paragraph]:
+    """The top of the screen: how the run stands, its goal, and what it is called."""
+    goal = paragraph(
+        look_of(view).part(), "  ", (one_line(view.goal, 400), STRONG), indent=2, longest=2 if rows >= 24 else 1
+    )
+    names = f"agent {one_line(view.agent, 60)} · run {view.id} · thread {one_line(view.thread, 60)}"
+    if view.thread == view.id:
+        names = f"agent {one_line(view.agent, 60)} · run {view.id}"
+    return [goal] if rows < 12 else [goal, paragraph((names, QUIET), longest=1)]
+
+
+class Left(StrEnum):
+    """How a person left the screen."""
+
+    FINISHED = "finished"
+    """The run has ended."""
+    DETACHED = "detached"
+    """It goes on without this screen."""
+    PAUSED = "paused"
+    """A person left it paused."""
+    KILL = "kill"
+    """This process is to end at once."""
+
 
 REFRESHES_PER_SECOND: Final = 12
 WIDE: Final = 90
 """From how many columns on the task list stands beside the text, not above it."""
 NOTICE_SECONDS: Final = 8.0
-READ_FIRST_SECONDS: Final = 0.4
+READ_FIRST_SECONDS: Final = 0.6
 """A question must have been on the screen so long before a key answers it."""
-_LETTERS: Final = frozenset({"pause", "redirect", "instruct", "cancel", "ask", "abort", "answer", "leave"})
+_LETTERS: Final = frozenset({"pause", "redirect", "instruct", "cancel", "ask", "abort", "answer", "leave", "view_all"})
 
 
 class RunScreen(App[Left]):
@@ -69,6 +98,7 @@ class RunScreen(App[Left]):
         Binding("c", "cancel", show=False),
         Binding("a,question_mark", "ask", show=False),
         Binding("x", "abort", show=False),
+        Binding("v", "view_all", show=False),
         *(Binding(key, f"answer('{key}')", show=False) for key in "yn123u"),
         Binding("up", "scroll(-1)", show=False),
         Binding("down", "scroll(1)", show=False),
@@ -80,13 +110,26 @@ class RunScreen(App[Left]):
     ]
 
     def __init__(
-        self, feed: Feed, control: Control, run: str, *, owns: bool, by: str, clock: Callable[[], float] = time.time
+        self,
+        watch: RunWatch,
+        control: Control,
+        run: str,
+        *,
+        owns: bool,
+        by: str,
+        is_kept: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(driver_class=Terminal)
-        self._feed = feed
-        self._hands = Hands(control, run, by, self.say)
+        self._run_watch = watch
+        self._hands = VerbSender(control, run, by, self.say)
         self._run_id = run
         self._owns = owns
+        self._is_kept = is_kept
+        self._resolving: Reply | None = None
+        """What is sent with the result that a person is writing."""
+        self._all_of: tuple[str, list[Paragraph]] | None = None
+        """A call, and all that it was given, while a person looks at that."""
         self._clock = clock
         self._interrupts = Interrupts(owns=owns)
         self._view: RunView | None = None
@@ -96,7 +139,7 @@ class RunScreen(App[Left]):
         self._hint = ""
         self._painted = 0.0
         self._tasks_first = False
-        self._feeding: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
 
     def compose(self) -> ComposeResult:
         yield Panel(id="head")
@@ -109,23 +152,26 @@ class RunScreen(App[Left]):
 
     def on_mount(self) -> None:
         self.theme = "ansi-dark"
-        self._feeding = asyncio.get_running_loop().create_task(self._feed.run(), name=f"screen of {self._run_id}")
-        self._feeding.add_done_callback(self._fed)
+        self._following = asyncio.get_running_loop().create_task(
+            self._run_watch.run(), name=f"screen of {self._run_id}"
+        )
+        self._following.add_done_callback(self._unfollowed)
         self.set_interval(1 / REFRESHES_PER_SECOND, self._tick)
         self._paint()
 
-    def _fed(self, feeding: asyncio.Task[None]) -> None:
-        """The feed never ends by itself: if a mistake ended it, what is shown is old, and must look so."""
-        error = None if feeding.cancelled() else feeding.exception()
+    def _unfollowed(self, watching: asyncio.Task[None]) -> None:
+        """It never ends by itself: if a mistake ended it, what is shown is old, and must look so."""
+        error = None if watching.cancelled() else watching.exception()
         if error is not None:
-            self._feed.failed(error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error)
+            _log.error("what feeds the screen has ended", exc_info=error, extra={"run": self._run_id})
+            self._run_watch.failed(error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error)
 
     async def settle(self, *, at_once: bool) -> None:
         """After leaving: verbs that were just asked for get a moment; then everything here ends."""
         await self._hands.settle(at_once=at_once)
-        if self._feeding is not None:
-            self._feeding.cancel()
-            await asyncio.gather(self._feeding, return_exceptions=True)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
 
     # -- showing
 
@@ -137,13 +183,18 @@ class RunScreen(App[Left]):
 
     def _tick(self) -> None:
         """Show what is new, some times a second at most; without news once a second, for the clock."""
-        if self._feed.is_fresh or self._clock() - self._painted >= 1.0:
+        if self._run_watch.is_fresh or self._clock() - self._painted >= 1.0:
             self._paint()
 
+    def _halted(self) -> list[Paragraph]:
+        """What operators have halted, above all else: it says why nothing begins."""
+        lines = [halt_sentence(one.scope, one.name, one.by, one.reason, one.at) for one in self._run_watch.halts]
+        return [paragraph((line, "reverse bold red"), longest=2) for line in lines[:3]]
+
     def _paint(self) -> None:
-        self._feed.is_fresh = False
+        self._run_watch.is_fresh = False
         self._painted = now = self._clock()
-        view = self._view = self._feed.view()
+        view = self._view = self._run_watch.view()
         if view is None or not self.is_running:
             return
         self._notice_status(view)
@@ -153,7 +204,8 @@ class RunScreen(App[Left]):
         self.screen.set_class(rows >= TALL, "-tall")
         composer = self.query_one(Composer)
         self.query_one("#bar", Panel).show(bar(view, self._situation(now)), columns - 2)
-        self.query_one("#head", Panel).show([] if is_short and composer.is_open else head(view, rows), columns - 2)
+        heads = [] if is_short and composer.is_open else [*self._halted(), *head(view, rows)]
+        self.query_one("#head", Panel).show(heads, columns - 2)
         asked = self._asked(view, now)
         texts = () if asked is None or (is_short and composer.is_open) else asked.texts
         self.query_one("#ask", Panel).show(texts, columns - 2)
@@ -163,14 +215,15 @@ class RunScreen(App[Left]):
     def _paint_body(self, view: RunView, now: float, *, is_wide: bool) -> None:
         tasks, text = self.query_one("#tasks", Sheet), self.query_one("#text", Sheet)
         width = tasks.content_size.width if is_wide else self.size.width - 2
-        listed = task_list(view, width, view.finished_at or now, is_compact=not is_wide and self.size.height < TALL)
+        share = max(1, self.query_one("#body").size.height * (2 if self._tasks_first else 1) // 3)
+        is_compact = not is_wide and self.size.height < TALL
+        rows = None if is_wide or self._tasks_first else share
+        listed = task_list(view, width, view.finished_at or now, is_compact=is_compact, rows=rows)
         tasks.show(listed)
-        text.show(live_text(view, now))
+        text.show(self._all_of[1] if self._all_of is not None else live_text(view, now, is_kept=self._is_kept))
         if is_wide:
             tasks.styles.height = "1fr"
         else:
-            body = self.query_one("#body").size.height
-            share = max(1, body * (2 if self._tasks_first else 1) // 3)
             tasks.styles.height = min(len(lines_of(listed, max(1, width))[0]), share)
 
     def _situation(self, now: float) -> Situation:
@@ -178,11 +231,12 @@ class RunScreen(App[Left]):
             now=now,
             owns=self._owns,
             is_composing=self.query_one(Composer).is_open,
-            away=self._feed.away,
-            away_seconds=now - self._feed.away_since,
-            is_driven=self._feed.is_driven,
+            away=self._run_watch.away,
+            away_seconds=now - self._run_watch.away_since,
+            is_driven=self._run_watch.is_driven,
             notice=self._notice if now < self._notice_until else self._hint,
             rows=self.size.height,
+            is_kept=self._is_kept,
         )
 
     def _notice_status(self, view: RunView) -> None:
@@ -191,9 +245,10 @@ class RunScreen(App[Left]):
             self._hint = ""
 
     def _asked(self, view: RunView, now: float) -> Question | None:
-        asked = question(view)
+        asked = question(view, self.size.height if self._all_of is None else 0)  # they are shown whole above it
         if asked is None or self._question is None or asked.about != self._question.about:
             self._asked_at = now
+            self._all_of = None
         self._question = asked
         return asked
 
@@ -222,7 +277,7 @@ class RunScreen(App[Left]):
         self._hands.cancel()
 
     def action_redirect(self) -> None:
-        self._open(Purpose.REDIRECT, self._feed.next_step)
+        self._open(Purpose.REDIRECT, self._run_watch.next_step)
 
     def action_instruct(self) -> None:
         if self._status is Status.PAUSED:
@@ -251,15 +306,40 @@ class RunScreen(App[Left]):
         if self._clock() - self._asked_at < READ_FIRST_SECONDS:
             self.say("That question has only just come up: read it, then answer.")
             return
-        self._hands.answer(asked.replies[key])
+        reply = asked.replies[key]
+        if reply.answer is Answer.HAPPENED:
+            self._resolving = reply
+            self._open(Purpose.RESULT)
+        else:
+            self._hands.answer(reply)
+
+    def action_view_all(self) -> None:
+        """All that the call in question was given, in place of the text; again: back to the text."""
+        if self._all_of is not None or self._question is None or not self._question.call:
+            self._all_of = None
+            self._paint()
+        else:
+            self.run_worker(self._look_at(self._question.call), exclusive=True)
+
+    async def _look_at(self, call: str) -> None:
+        values = await self._run_watch.given_to(call)
+        head = paragraph((f"All that {call} is given. v goes back.", STRONG), is_marked=True)
+        lines = [text for value in values for text in value_lines(value, most_lines=len(value.text) + 1)]
+        self._all_of = (call, [head, *lines])
+        self._paint()
 
     def on_composer_sent(self, sent: Composer.Sent) -> None:
         sent.stop()
         composer = self.query_one(Composer)
-        if self._view is not None:
-            self._hands.send(
-                sent.purpose, sent.text, self._view, refused=lambda: composer.give_back(sent.purpose, sent.text)
-            )
+
+        def refused() -> None:
+            composer.give_back(sent.purpose, sent.text)
+
+        if sent.purpose is Purpose.RESULT:
+            if self._resolving is not None:
+                self._hands.answer(self._resolving, sent.text, refused)
+        elif self._view is not None:
+            self._hands.send(sent.purpose, sent.text, self._view, refused)
 
     # -- leaving
 
@@ -271,8 +351,10 @@ class RunScreen(App[Left]):
                 self.action_leave()
             case Press.PAUSE:
                 self._hands.pause()
-                elsewhere = hints.command(f"resume {self._run_id}")
-                self._hint = f"Ctrl-C again cancels it. Once paused, p resumes it; from another terminal: {elsewhere}"
+                elsewhere = output.command(f"resume {self._run_id}")
+                self._hint = (
+                    f"Ctrl-C again cancels it. Once paused, p resumes it; or from another terminal:\n{elsewhere}"
+                )
             case Press.IS_PAUSED:
                 self._hint = "It is paused. Ctrl-C again cancels it; q leaves it paused, p resumes."
             case Press.CANCEL:

@@ -9,22 +9,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from checkrein.cli.screen.sheet import Paragraph, paragraph
-from checkrein.cli.screen.words import (
-    ALARM,
-    ATTENTION,
-    KEY,
-    QUIET,
-    STRONG,
-    Look,
-    amount,
-    clock,
-    look_of,
-    one_line,
-    plural,
-)
+from checkrein.cli.screen.style import ALARM, ATTENTION, KEY, QUIET, STRONG, Look, clock, look_of, one_line
 from checkrein.control.view import CallView, RunView, SettlingView, Shown
-from checkrein.core.state import AT_WORK
-from checkrein.core.words import TERMINAL, CallKind, Status, Verb
+from checkrein.core.enums import AT_WORK, TERMINAL, CallKind, Status, Verb
+from checkrein.core.escape import printable
+from checkrein.core.verb_specs import SPECS
+from checkrein.core.wording import SETTLING, amount, plural
 
 TALL: Final = 20
 """From so many rows on there is room for rules and hints."""
@@ -47,6 +37,8 @@ class Situation(NamedTuple):
     """One line about what a person asked for last."""
     rows: int = 24
     """How high the whole screen is."""
+    is_kept: bool = True
+    """False: nothing of the run is there any more once it is left."""
 
 
 def bar(view: RunView, situation: Situation) -> list[Paragraph]:
@@ -55,9 +47,11 @@ def bar(view: RunView, situation: Situation) -> list[Paragraph]:
     if situation.away:
         lines.append(_away(situation))
     if situation.notice:
-        lines.append(
-            paragraph((one_line(situation.notice, 300), ATTENTION), longest=2 if situation.rows >= SHORT else 1)
-        )
+        # A command in it stands on lines of its own and is never cut: it is there to be copied.
+        words, _, command = situation.notice.partition("\n")
+        lines.append(paragraph((one_line(words, 300), ATTENTION), longest=2 if situation.rows >= SHORT else 1))
+        if command and situation.rows >= SHORT:
+            lines.append(paragraph((printable(command), STRONG)))
     lines.append(_standing(view, situation))
     lines += _controls(view, situation)
     if situation.rows >= TALL:
@@ -96,25 +90,33 @@ def _standing(view: RunView, situation: Situation) -> Paragraph:
 
 
 def _steps(view: RunView) -> Iterator[str]:
-    begun = [step for step in view.steps if step.shown not in (Shown.QUEUED, Shown.NOT_STARTED)]
-    if view.steps:
-        yield f"step {max((step.number for step in begun), default=0)} of {len(view.steps)}"
+    """How far it is; without a plan nobody knows of how many, so its calls are counted."""
+    if not view.planned:
+        calls = sum(call.kind in (CallKind.TOOL, CallKind.RUN) for call in view.calls)
+        if calls:
+            yield plural(calls, "call")
+    elif view.status in TERMINAL:
+        yield f"{sum(step.shown is Shown.DONE for step in view.steps)} of {plural(len(view.steps), 'step')} done"
+    else:
+        begun = [step.number for step in view.steps if step.shown not in (Shown.QUEUED, Shown.NOT_STARTED)]
+        yield f"step {max(begun, default=0)} of {len(view.steps)}"
 
 
 def _caps(view: RunView) -> Iterator[str]:
     """What is used against what is allowed; what has no cap is said too."""
     capped = " ".join(cap.label for cap in view.caps)
+    about = "about " if view.usage.estimated else ""
     for cap in view.caps:
         if cap.label.startswith("Elapsed"):
             yield f"at most {clock(cap.allowed)}"
         elif cap.label.startswith("Tokens"):
-            yield f"{amount(int(cap.used or 0))} of {amount(int(cap.allowed))} tokens"
+            yield f"{about}{amount(int(cap.used or 0))} of {amount(int(cap.allowed))} tokens"
         else:
             yield cap.words
     if "Turns" not in capped and view.usage.turns:
         yield plural(view.usage.turns, "turn")
     if "Tokens" not in capped and view.usage.tokens:
-        yield f"{amount(view.usage.tokens)} tokens"
+        yield f"{about}{amount(view.usage.tokens)} tokens"
     if "Cost" not in capped and view.usage.cost_usd:
         yield f"${view.usage.cost_usd:.2f}"
 
@@ -133,14 +135,15 @@ class Row(NamedTuple):
 
 
 def _controls(view: RunView, situation: Situation) -> list[Paragraph]:
-    rows = list(_rows(view, situation.now))
+    rows = list(_rows(view, situation))
     width = max(len(row.label) for row in rows)
     return [_drawn(row, width, situation) for row in rows]
 
 
-def _rows(view: RunView, now: float) -> Iterator[Row]:
+def _rows(view: RunView, situation: Situation) -> Iterator[Row]:
+    now = situation.now
     if view.status in TERMINAL:
-        yield Row("q", "Leave", "everything stays in the journal")
+        yield Row("q", "Leave", "everything stays in the journal" if situation.is_kept else "the run has ended")
         return
     yield _control(view, Verb.RESUME if view.status is Status.PAUSED else Verb.PAUSE, "p", now)
     if view.status is Status.PAUSING and (waits := waited_for(view)):
@@ -153,13 +156,18 @@ def _rows(view: RunView, now: float) -> Iterator[Row]:
 def _control(view: RunView, verb: Verb, key: str, now: float) -> Row:
     control, settling = view.controls.get(verb), settling_of(view)
     if settling is not None and settling.verb is verb:
-        return Row(key, _SETTLING[verb], _waits(settling, now), style=ATTENTION)
+        return Row(key, SETTLING[verb], _waits(settling, now), style=ATTENTION)
     if control is None:
-        return Row(key, verb.value.capitalize(), "", is_enabled=False)
+        return Row(key, label(verb), "", is_enabled=False)
     consequence = one_line(control.consequence, 300)
     if verb is Verb.RESUME and control.enabled:
         consequence += "; i resumes with an instruction"
-    return Row(key, verb.value.capitalize(), consequence, control.enabled)
+    return Row(key, label(verb), consequence, control.enabled)
+
+
+def label(verb: str) -> str:
+    """What a verb is called on the screen."""
+    return SPECS[verb].name.replace("_", " ").capitalize()
 
 
 def _drawn(row: Row, width: int, situation: Situation) -> Paragraph:
@@ -172,9 +180,6 @@ def _drawn(row: Row, width: int, situation: Situation) -> Paragraph:
         indent=width + 6,
         longest=2 if situation.rows >= 24 else 1,
     )
-
-
-_SETTLING: Final = {Verb.PAUSE: "Pausing…", Verb.REDIRECT: "Redirecting…", Verb.CANCEL: "Cancelling…"}
 
 
 def settling_of(view: RunView) -> SettlingView | None:
@@ -212,4 +217,4 @@ def _hints(view: RunView, situation: Situation) -> Paragraph:
     return paragraph((text, QUIET), longest=1)
 
 
-_SCROLLING: Final = "PgUp PgDn scroll · Tab the other part"
+_SCROLLING: Final = "PgUp PgDn, Tab scroll"

@@ -1,4 +1,4 @@
-"""One line to write in: a redirect, an instruction to resume with, or a side question.
+"""One line to write in: a redirect, an instruction to resume with, a side question, or what a call returned.
 
 Closing it keeps what was written, and so does everything that happens to the run meanwhile. Only when it was
 sent and taken is it gone.
@@ -17,20 +17,24 @@ from textual.message import Message
 from textual.widgets import Input
 
 from checkrein.cli.screen.sheet import Panel, paragraph
-from checkrein.cli.screen.words import QUIET, STRONG
-from checkrein.core.words import TERMINAL, Status
+from checkrein.cli.screen.style import QUIET, STRONG
+from checkrein.core.enums import TERMINAL, Status
 
 
 class Purpose(Enum):
     REDIRECT = auto()
     RESUME = auto()
     ASK = auto()
+    RESULT = auto()
+    """What a call brought of which a person says that it happened. May be left empty."""
 
 
 def title(purpose: Purpose, status: Status) -> tuple[str, str]:
     """What sending would do now, and what goes on until then."""
     if status in TERMINAL:
         return "It has ended.", "Nothing can be sent any more."
+    if purpose is Purpose.RESULT:
+        return "What did it return?", "JSON or plain words. Enter with nothing: it happened, without a result."
     if purpose is Purpose.ASK:
         return "Ask on the side.", "It is answered from a copy of the context; the run is not disturbed."
     if status is Status.PAUSED and purpose is Purpose.RESUME:
@@ -125,7 +129,7 @@ class Composer(Vertical):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if event.value.strip():
+        if event.value.strip() or self._purpose is Purpose.RESULT:
             self.field.value = ""
             self.close()
             self.post_message(self.Sent(self._purpose, event.value.strip()))

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from checkrein.cli.screen.words import QUIET, Part
+from checkrein.cli.screen.style import QUIET, Part
 
 _KEPT: Final = 1_000
 """How many wrapped paragraphs are remembered, so that only what changes is wrapped again."""
@@ -35,12 +35,7 @@ class Paragraph(NamedTuple):
 
 
 def paragraph(
-    *parts: Part | str,
-    indent: int = 0,
-    longest: int = 0,
-    is_marked: bool = False,
-    fill: str = "",
-    gutter: str = "",
+    *parts: Part | str, indent: int = 0, longest: int = 0, is_marked: bool = False, fill: str = "", gutter: str = ""
 ) -> Paragraph:
     plain = tuple((part, "") if isinstance(part, str) else part for part in parts)
     return Paragraph(plain, indent, longest, is_marked, fill, gutter)
@@ -53,6 +48,10 @@ def wrapped(text: Paragraph, width: int) -> tuple[Content, ...]:
     indent = text.indent if text.indent < width // 2 else 0
     content = Content.assemble(*text.parts).expand_tabs()
     lines = content.wrap(max(1, width))
+    if len(lines) > 1 and len(lines[0].plain.rstrip()) < indent:
+        # A word too long for the line would leave its mark alone there: it is broken instead.
+        lines = [content.truncate(max(1, width))]
+        lines += [content[len(lines[0].plain) :]]
     if len(lines) > 1 and indent:
         lines = [lines[0], *_after(lines[:1], content).wrap(max(1, width - indent))]
     if text.longest and len(lines) > text.longest:
@@ -128,10 +127,6 @@ class Sheet(Widget):
         if texts != self._texts:
             self._texts = texts
             self.refresh()
-
-    @property
-    def is_scrolled(self) -> bool:
-        return self._top is not None
 
     def scroll_lines(self, by: int) -> None:
         """Move by so many lines; the end follows again once it is reached."""

@@ -7,11 +7,12 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from checkrein.cli.screen.sheet import Paragraph, paragraph
-from checkrein.cli.screen.words import ADDED, ATTENTION, LOOKS, QUIET, STRONG, Look, fates, one_line, plural, span
-from checkrein.cli.words import arguments
+from checkrein.cli.screen.sheet import Paragraph, lines_of, paragraph
+from checkrein.cli.screen.style import ADDED, ATTENTION, LOOKS, QUIET, STRONG, Look, fates, now_word, one_line, span
+from checkrein.cli.wording import arguments
 from checkrein.control.view import CallView, EffectView, InstructionView, RunView, Shown, StepView
-from checkrein.core.words import CallKind, EffectState
+from checkrein.core.enums import CallKind, EffectState
+from checkrein.core.wording import plural
 
 _AT_WORK: Final = frozenset({Shown.RUNNING, Shown.PAUSED, Shown.NEEDS_YOU})
 _STEPS: Final = 40
@@ -29,10 +30,41 @@ _EFFECTS: Final[Mapping[EffectState, Look]] = {
 }
 
 
-def task_list(view: RunView, width: int, now: float, *, is_compact: bool = False) -> list[Paragraph]:
-    """The whole list; a compact one has no heading, and only such calls as are at work."""
+def task_list(
+    view: RunView, width: int, now: float, *, is_compact: bool = False, rows: int | None = None
+) -> list[Paragraph]:
+    """The whole list; a compact one has no heading, and only such calls as are at work.
+
+    What is given so many `rows` and needs more has no headings either, a line each for the latest changes, and as
+    many steps around the work as there is room for: no heading ever stands above nothing.
+    """
+    steps = _listed_steps(view, width, now, is_compact=is_compact)
+    sections = [_changes(view), _told(view), _flags(view)]
+    whole = [*([] if is_compact else [_heading("STEPS")]), *steps]
+    for heading, texts in zip(("CHANGED", "TOLD", "FLAGGED"), sections, strict=True):
+        whole += [paragraph(""), _heading(heading), *texts] if texts else []
+    if rows is None or len(lines_of(whole, max(1, width))[0]) <= rows:
+        return whole
+    return _squeezed(steps, [text for texts in sections for text in texts], max(1, rows))
+
+
+def _heading(text: str) -> Paragraph:
+    return paragraph((text, QUIET))
+
+
+def _squeezed(steps: list[Paragraph], others: list[Paragraph], rows: int) -> list[Paragraph]:
+    """The steps around the work, and below them the latest of what else there is to say, in so many lines."""
+    kept = min(len(others), max(rows // 2, rows - len(steps)) if rows > 1 else 0)
+    latest = [text._replace(longest=1) for text in others[len(others) - kept :]]
+    room = rows - len(latest)
+    at_work = next((n for n, step in enumerate(steps) if step.is_marked), len(steps) - 1)
+    first = max(0, min(at_work - room // 2, len(steps) - room))
+    return [*(step._replace(longest=1) for step in steps[first : first + room]), *latest]
+
+
+def _listed_steps(view: RunView, width: int, now: float, *, is_compact: bool) -> list[Paragraph]:
     calls = {call.id: call for call in view.calls}
-    lines = [paragraph(("STEPS", QUIET))] if not is_compact else []
+    lines: list[Paragraph] = []
     if not view.steps:
         lines.append(paragraph(("none yet", QUIET)))
     before, steps, after = _around_work(view.steps)
@@ -46,7 +78,7 @@ def task_list(view: RunView, width: int, now: float, *, is_compact: bool = False
             lines += (_call(call, width, now) for call in listed)
     if after:
         lines.append(paragraph((f"… {plural(after, 'step')} after", QUIET)))
-    return [*lines, *_changes(view), *_told(view), *_flags(view)]
+    return lines
 
 
 def _around_work(steps: Sequence[StepView]) -> tuple[int, Sequence[StepView], int]:
@@ -81,7 +113,7 @@ def _call(call: CallView, width: int, now: float) -> Paragraph:
     look = LOOKS[call.shown]
     took = _took(call, now)
     name = "model" if call.kind is CallKind.MODEL else one_line(call.name, 40)
-    word = one_line(call.now)
+    word = now_word(call)
     head = f"  {look.shape} "
     text = f"{name}, {word}"
     if call.kind is CallKind.TOOL and call.arguments:
@@ -103,23 +135,18 @@ def _took(what: StepView | CallView, now: float) -> str:
 
 def _changes(view: RunView) -> list[Paragraph]:
     """What the run has changed in the world, in plain words."""
-    return _section("CHANGED", [_effect(effect) for effect in view.effects[-_STEPS:]])
+    return [_effect(effect) for effect in view.effects[-_STEPS:]]
 
 
 def _told(view: RunView) -> list[Paragraph]:
-    return _section("TOLD", [_instruction(told, has_it) for told, has_it in list(fates(view))[-_LATEST:]])
+    return [_instruction(told, has_it) for told, has_it in list(fates(view))[-_LATEST:]]
 
 
 def _flags(view: RunView) -> list[Paragraph]:
-    flags = [
+    return [
         paragraph((f"⚑ {one_line(flag.watcher, 40)}: ", ATTENTION), one_line(flag.what), indent=2, longest=2)
         for flag in view.flags[-_LATEST:]
     ]
-    return _section("FLAGGED", flags)
-
-
-def _section(heading: str, texts: list[Paragraph]) -> list[Paragraph]:
-    return [paragraph(""), paragraph((heading, QUIET)), *texts] if texts else []
 
 
 def _instruction(told: InstructionView, has_it: bool | None) -> Paragraph:

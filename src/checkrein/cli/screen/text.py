@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from checkrein.cli import hints
-from checkrein.cli.clean import printable
-from checkrein.cli.receipts import receipt_lines
+from checkrein.cli import output
 from checkrein.cli.screen.sheet import Paragraph, paragraph
-from checkrein.cli.screen.words import (
+from checkrein.cli.screen.style import (
     ADDED,
     ALARM,
     ATTENTION,
@@ -22,31 +20,38 @@ from checkrein.cli.screen.words import (
     Look,
     fates,
     look_of,
+    now_word,
     one_line,
     span,
 )
-from checkrein.cli.words import arguments, result
+from checkrein.cli.wording import MOST_ARGUMENTS, receipt_lines, result, values_shown
 from checkrein.control.view import CallView, FlagView, InstructionView, RunView, Shown
+from checkrein.core.enums import TERMINAL, CallKind, Status, Verb
+from checkrein.core.escape import printable
 from checkrein.core.receipts import Receipt
-from checkrein.core.words import TERMINAL, CallKind, Status, Verb
+from checkrein.core.wording import CALL_PREFIXES, STOPPED_BY, plural
 
 TAIL_CHARS: Final = 4_000
 """How much of one text is shown: its end."""
 CALLS: Final = 60
 """How many calls are shown: the latest."""
-_SHORT: Final = 30
+_ARGUMENT: Final = 60
+"""How much of each argument is shown in the line of its call."""
 _CURSOR: Final = "▌"
 _GUTTER: Final = "┊ "
 """Before every line of a model's text, so that nothing it says can pass for a line of ours."""
 
 
-def live_text(view: RunView, now: float) -> list[Paragraph]:
-    """Everything in the order it happened."""
+def live_text(view: RunView, now: float, *, is_kept: bool = True) -> list[Paragraph]:
+    """Everything in the order it happened. Of a run that is not kept nobody is told how to go on."""
     calls = view.calls[-CALLS:]
     since = calls[0].started_at or 0.0 if len(calls) < len(view.calls) else 0.0
     happened: list[tuple[float, int, list[Paragraph]]] = []
+    at = 0.0
     for n, call in enumerate(calls):
-        happened.append((call.started_at or now, n, list(_call(call, now))))
+        # One that was denied never began: it stands where it was asked for, behind the call before it.
+        at = max(at, call.started_at or at)
+        happened.append((at, n, list(_call(call, now))))
     for n, (told, has_it) in enumerate(fates(view)):
         happened.append((told.at, n - 1_000, [_instruction(told, has_it)]))
     for n, flag in enumerate(view.flags):
@@ -58,7 +63,7 @@ def live_text(view: RunView, now: float) -> list[Paragraph]:
     for at, _, texts in happened:
         if at >= since:
             lines += texts
-    return [*lines, *_ending(view)]
+    return [*lines, *_ending(view, is_kept=is_kept)]
 
 
 # -- calls
@@ -80,7 +85,7 @@ def _model(call: CallView) -> Iterator[Paragraph]:
         yield paragraph(("the model is at work ", QUIET), (_CURSOR, "ansi_blue"), gutter=_GUTTER)
     yield from _texts(call.text, is_live=is_live)
     if call.stopped_by is not None:
-        yield paragraph((f"■ stopped there by {_BY[call.stopped_by]}", QUIET))
+        yield paragraph((f"■ stopped there by {STOPPED_BY[call.stopped_by]}", QUIET))
     elif call.error:
         yield paragraph((f"✗ {one_line(call.error)}", ALARM), indent=2)
 
@@ -109,38 +114,34 @@ def _question(call: CallView) -> Iterator[Paragraph]:
 
 def _work(call: CallView, now: float) -> Paragraph:
     look = LOOKS[call.shown]
-    what = {CallKind.UNDO: "undo of ", CallKind.RUN: "sub-run "}.get(call.kind, "")
+    what = CALL_PREFIXES.get(call.kind, "")
     goes_on = call.shown is Shown.RUNNING
     took = span(call.started_at, call.finished_at, now) if goes_on or call.finished_at is not None else ""
-    given = f"({arguments(call.arguments, 80)})" if call.kind is CallKind.TOOL else ""
-    if len(given) > _SHORT:
-        given = f" {given}"  # so that a line is broken here, and not before the name
+    given = f"({_given(call)})" if call.kind is CallKind.TOOL else ""
     ended = _outcome(call)
     return paragraph(
         (f"{look.shape} ", look.style),
         (f"{what}{one_line(call.name, 60)}", STRONG),
         (given, QUIET),
-        f" {one_line(call.now)}",
+        f" {now_word(call)}",
         (f" {took}" if took else "", QUIET),
         (f" → {ended}" if ended else "", "" if call.error is None else "ansi_red"),
         indent=2,
-        longest=3,
     )
+
+
+def _given(call: CallView) -> str:
+    """The arguments on one line, each shortened by itself."""
+    shown = [value.shortened(_ARGUMENT) for value in values_shown(call)]
+    named = [f"{value.name}={one_line(value.text)}{value.more}" for value in shown[:MOST_ARGUMENTS]]
+    rest = len(shown) - MOST_ARGUMENTS
+    return ", ".join([*named, *([f"… {plural(rest, 'more argument')}"] if rest > 0 else [])])
 
 
 def _outcome(call: CallView) -> str:
     if call.error:
         return one_line(call.error, 160)
     return result(call.result, 100) if call.shown is Shown.DONE else ""
-
-
-_BY: Final = {
-    Verb.PAUSE: "a pause",
-    Verb.REDIRECT: "a redirect",
-    Verb.CANCEL: "a cancel",
-    Verb.HALT: "an operator",
-    Verb.ABORT: "a person",
-}
 
 
 # -- what people and watchers said
@@ -165,23 +166,19 @@ def _flag(flag: FlagView) -> Paragraph:
 # -- how it stands when nothing goes on
 
 
-def _ending(view: RunView) -> Sequence[Paragraph]:
+def _ending(view: RunView, *, is_kept: bool) -> Sequence[Paragraph]:
     """The receipt of what stopped it, or its result."""
     lines: list[Paragraph] = []
     if view.status is Status.COMPLETED:
         lines = [paragraph(("✓ Completed.", "bold ansi_green"), is_marked=True), *_result(view)]
     elif view.status is Status.FAILED:
         lines = [paragraph(("✗ Failed. ", ALARM), one_line(view.error or "", 600), indent=2, is_marked=True)]
-    stopped_by = _STOPPED_BY.get(view.status)
+    stopped_by = _STOP_OF.get(view.status)
     receipt = next((r for r in reversed(view.receipts) if r.verb is stopped_by and r.superseded_by is None), None)
     if receipt is not None:
         lines += _receipt(receipt, look_of(view))
-    if view.status in TERMINAL:
-        lines.append(
-            paragraph(
-                ("To go on from here: ", QUIET), hints.command(f'run FILE "what next" --continue {view.id}'), indent=2
-            )
-        )
+    if view.status in TERMINAL and is_kept:
+        lines.append(paragraph(("To go on from here: ", QUIET), output.go_on_from(view.id), indent=2))
     return [paragraph(""), *lines] if lines else []
 
 
@@ -195,11 +192,7 @@ def _receipt(receipt: Receipt, look: Look) -> Iterator[Paragraph]:
         yield paragraph(f"  {line}", indent=2 + len(line) - len(text) + 2)
 
 
-_STOPPED_BY: Final = {
-    Status.PAUSED: Verb.PAUSE,
-    Status.CANCELLED: Verb.CANCEL,
-    Status.KILLED: Verb.HALT,
-}
+_STOP_OF: Final = {Status.PAUSED: Verb.PAUSE, Status.CANCELLED: Verb.CANCEL, Status.KILLED: Verb.HALT}
 
 
 def _result(view: RunView) -> Iterator[Paragraph]:

@@ -1,21 +1,31 @@
 """A journal in one SQLite file.
 
-    journal    the contract, in a few lines each
-    file       making, opening and refusing files; migrations
+journal        the contract, in a few lines each
+database       making, opening and refusing files; migrations; what SQLite's errors mean
 
-    writer     the thread that writes: group commit, and what follows an error
-    jobs       what it is asked to do, verbs first
-    turns      whose turn it is to write, among processes
-    reserve    room for the day the disk is full
-    events     what an append writes; beside it effects, fences, leases and extras (text, snapshots)
-    heads      where each run stands, remembered as long as nobody else writes; with cover: the fence over it
+writer         the thread that writes: group commit, and what follows an error
+job            what it is asked to do, the transaction it is done in, and where each run stands
+write_lock     whose turn it is to write, among processes
+disk_reserve   room for the day the disk is full
+append         what an append writes; beside it leases and tables (text, snapshots, effects, fences, keys)
 
-    reader     the thread that reads; what it is asked is in queries
-    lookout    what other processes commit
-
-answers, keys and trouble are small things that several of these need.
+change_poller  the thread that reads, and what other processes commit; what it is asked is in reads
 """
 
-from checkrein.journal.sqlite.journal import SqliteJournal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checkrein.journal.sqlite.journal import SqliteJournal
 
 __all__ = ["SqliteJournal"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is used: the kill switch needs less."""
+    if name != "SqliteJournal":
+        raise AttributeError(f"module 'checkrein.journal.sqlite' has no attribute {name!r}")
+    from checkrein.journal.sqlite.journal import SqliteJournal
+
+    return SqliteJournal

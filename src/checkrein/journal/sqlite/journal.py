@@ -7,96 +7,107 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Unpack
 
 from anyio import to_thread
 
+from checkrein.asyncutil import run_to_completion
 from checkrein.core.effects import Effect
-from checkrein.core.events import Event, RunCreated
+from checkrein.core.enums import EffectState, Status
+from checkrein.core.events import Event, RunCreated, VerbAccepted
 from checkrein.core.state import State
-from checkrein.core.words import EffectState, Status
-from checkrein.journal import chain, codec, refusals, rules
-from checkrein.journal.bells import Changes, Follower, Tower
-from checkrein.journal.contract import Appended, Chunk, Fence, Journal, Lease, Owner, Recorded, RunRow, Scope, Wants
-from checkrein.journal.sqlite import effects, extras, fences, file, leases, queries, trouble
-from checkrein.journal.sqlite.events import Append, Create, find
-from checkrein.journal.sqlite.extras import SaveSnapshot, WriteAllChunks, WriteChunks
-from checkrein.journal.sqlite.jobs import Lane, Transaction
-from checkrein.journal.sqlite.reader import Reader
-from checkrein.journal.sqlite.reserve import Reserve
-from checkrein.journal.sqlite.turns import Turns
+from checkrein.journal import admission, base, encoding, refusals
+from checkrein.journal.admission import Taken
+from checkrein.journal.evidence import EvidenceTables
+from checkrein.journal.queue import Lane
+from checkrein.journal.sqlite import database, leases, reads, tables, workers
+from checkrein.journal.sqlite.append import Append, Create, find
+from checkrein.journal.sqlite.change_poller import Reader
+from checkrein.journal.sqlite.disk_reserve import Reserve
+from checkrein.journal.sqlite.evidence import SqliteEvidence
+from checkrein.journal.sqlite.job import Transaction
+from checkrein.journal.sqlite.tables import SaveSnapshot, WriteChunks, WriteFile
+from checkrein.journal.sqlite.write_lock import WriteLock
 from checkrein.journal.sqlite.writer import Writer
-from checkrein.journal.surely import surely
+from checkrein.journal.stored import StoredJournal
+from checkrein.journal.subscriptions import Changes, Follower, Operated, Subscriptions
+from checkrein.timings import STORE_PATIENCE_SECONDS
 
-SNAPSHOT_AFTER: Final = 256
-"""A load that had to fold more events than this keeps what it has found."""
+ASKED: Final = "INSERT OR IGNORE INTO asked (run) SELECT key FROM runs WHERE id = ?1"
 
 
-class SqliteJournal(Journal):
+class AppendVerb(Append):
+    """An append that may ask something of its run; that it did is kept beside it."""
+
+    def perform(self, tx: Transaction) -> Taken:
+        taken = super().perform(tx)
+        if any(isinstance(record.event, VerbAccepted) for record in taken.events):
+            tx.cursor.execute(ASKED, (taken.events[0].run,))
+        return taken
+
+
+class SqliteJournal(StoredJournal):
     """Opens the journal at `path`, or makes one. Blocks meanwhile; `open_journal` does not.
 
-    `clock` gives Unix seconds and is asked for leases only; `patience` is how many seconds a write waits for other
-    processes before it raises `StoreUnavailable`.
+    `clock` gives Unix seconds and is asked, beside `steady`, for leases only; `patience` is how many seconds a write
+    waits for other processes before it raises `StoreUnavailable`.
     """
 
-    def __init__(self, path: str, *, clock: Callable[[], float] = time.time, patience: float = 10.0) -> None:
-        self._clock = clock
-        self._path = file.ensure(path)
-        self._tower = Tower()
-        with trouble.explained(self._path):
-            reader = file.connect(self._path, is_writer=False)
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = base.steady,
+        patience: float = STORE_PATIENCE_SECONDS,
+    ) -> None:
+        self._clocks = leases.Clocks(clock, steady)
+        self._path = database.ensure(path)
+        self._tower = Subscriptions()
+        with database.explained(self._path):
+            reader = database.connect(self._path, is_writer=False)
             # The reader may have made the log, and SQLite does not mind when the name of that is not on disk.
-            file.sync(os.path.dirname(self._path))
-            connect = partial(file.connect, self._path)
-            turns = Turns(self._path, patience)
+            database.sync(os.path.dirname(self._path))
+            connect = partial(database.connect, self._path)
+            turns = WriteLock(self._path, patience)
             reserve = Reserve(self._path)
             self._writer = Writer(self._path, connect, reserve, turns, self._on_commit)
         self._reader = Reader(self._path, reader, self._tower)
+        self._evidence = SqliteEvidence(self._writer, self._reader, self._path)
 
     def _on_commit(self, tx: Transaction) -> None:
-        if self._tower.is_listened_to:
+        if not self._tower.is_listened_to:
+            return
+        if tx.last:
             self._reader.committed(tx)
             self._tower.announce(tx.news)
+        if tx.has_operation:
+            self._tower.announce_operations()
+
+    @property
+    def evidence(self) -> EvidenceTables:
+        return self._evidence
 
     # -- events
 
-    async def create(self, event: RunCreated) -> Recorded:
-        return await self._writer.submit(Create(event, self._path))
+    async def create(self, event: RunCreated, *, if_busy: base.IfBusy = "queue") -> base.Recorded:
+        return await self._writer.submit(Create(event, self._path, is_refused_if_busy=if_busy == "refuse"))
 
-    async def append(self, run: str, events: Sequence[Event], *, after: int, epoch: int | None = None) -> Appended:
-        proposal = rules.propose(events, after=after, epoch=epoch)
+    async def append(self, run: str, events: Sequence[Event], *, after: int, epoch: int | None = None) -> base.Appended:
+        proposal = admission.propose(events, after=after, epoch=epoch)
+        kind = AppendVerb if proposal.shape.has_verb else Append
         taken = await self._writer.submit(
-            Append(run, proposal, [codec.encode_checked(event) for event in proposal.events])
+            kind(run, proposal, [encoding.encode_checked(event) for event in proposal.events])
         )
-        if taken.refusal is not None:
-            missed = await self.read(run, after=after)
-            raise refusals.refused(*taken.refusal, run, proposal, taken.events, missed, self._path)
-        is_up_to_date = taken.events[-1].seq - after <= len(taken.events)
-        return Appended(taken.events, () if is_up_to_date else await self._missed(run, after, taken.events))
+        return await self._appended(run, proposal, taken, after, self._path)
 
-    async def _missed(self, run: str, after: int, own: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
-        ids = {record.event.id for record in own}
-        between = await self.read(run, after=after, limit=own[-1].seq - after)
-        return tuple(record for record in between if record.event.id not in ids)
+    def _read(self, run: str, after: int, limit: int) -> Awaitable[tuple[base.Recorded, ...]]:
+        return self._reader.ask(reads.read, run, after, limit)
 
-    async def read(self, run: str, *, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
-        left = sys.maxsize if limit is None else limit
-        records: tuple[Recorded, ...] = ()
-        while True:
-            page = await self._read(run, after, min(left, queries.PAGE))
-            records += page
-            left -= len(page)
-            if len(page) < queries.PAGE or not left:
-                return records
-            after = page[-1].seq
-
-    def _read(self, run: str, after: int, limit: int) -> Awaitable[tuple[Recorded, ...]]:
-        return self._reader.ask(queries.read, run, after, limit)
-
-    async def find(self, run: str, event_id: str) -> Recorded | None:
+    async def find(self, run: str, event_id: str) -> base.Recorded | None:
         return await self._reader.ask(find, run, event_id)
 
-    def follow(self, run: str, *, after: int = 0, wants: Wants | None = None) -> AsyncIterator[Recorded]:
+    def follow(self, run: str, *, after: int = 0, wants: base.Wants | None = None) -> base.RecordStream:
         follower = Follower(self._tower, run, after, self._read, wants)
         self._reader.look_out()
         return follower
@@ -108,90 +119,179 @@ class SqliteJournal(Journal):
 
     # -- what is derived from events
 
-    async def load(self, run: str) -> State:
-        state = await self._reader.ask(extras.read_snapshot, run)
-        folded, page = 0, queries.PAGE
-        while page == queries.PAGE:
-            state, page = await self._reader.ask(queries.fold, run, state)
-            folded += page
-        assert state is not None, "a run has at least its run.created"
-        if folded > SNAPSHOT_AFTER:
-            self._writer.submit_quietly(SaveSnapshot(state, self._path, Lane.IDLE))
-        return state
+    def _snapshot(self, run: str) -> Awaitable[State | None]:
+        return self._reader.ask(tables.read_snapshot, run)
 
-    async def save_snapshot(self, state: State) -> None:
-        await self._writer.submit(SaveSnapshot(state, self._path))
+    def _fold(self, run: str, state: State | None) -> Awaitable[tuple[State | None, int]]:
+        return self._reader.ask(reads.fold, run, state)
+
+    def _keep_snapshot(self, state: State) -> None:
+        self._writer.submit_quietly(SaveSnapshot(state, self._path, Lane.IDLE))
+
+    async def states(self, ids: Collection[str]) -> Mapping[str, State]:
+        found: dict[str, State] = {}
+        left, begun = list(dict.fromkeys(ids)), None
+        while left:
+            answers, begun = await self._reader.ask(reads.states, left[: reads.STATES], begun)
+            for name, answer in zip(left, answers, strict=False):
+                if answer is not None:
+                    found[name] = self._loaded(*answer)
+            del left[: len(answers)]
+        return found
 
     async def effects(self, run: str, states: Collection[EffectState] = ()) -> tuple[Effect, ...]:
-        return await self._reader.ask(effects.read, run, states)
+        return await self._reader.ask(tables.read, run, states)
 
     async def runs(
-        self,
-        *,
-        status: Collection[Status] = (),
-        thread: str | None = None,
-        owner: str | None = None,
-        agent: str | None = None,
-        root: str | None = None,
-        limit: int = 100,
-        before: str | None = None,
-    ) -> tuple[RunRow, ...]:
-        fields = {"thread": thread, "owner": owner, "agent": agent, "root": root}
-        return await self._reader.ask(queries.runs, status, fields, limit, before)
+        self, *, limit: int = 100, before: str | None = None, **wanted: Unpack[base.RunFilter]
+    ) -> tuple[base.RunRow, ...]:
+        changed_after = wanted.get("changed_after")
+        changed = None if changed_after is None else await self._changed(changed_after)
+        narrowed = reads.Narrowed(wanted, changed, before)
+        if not narrowed.has_no_index:
+            return await self._reader.ask(reads.runs, narrowed, limit)
+        # A piece at a time: whoever stops a run asks the same reader, and does not wait for a search.
+        found: list[base.RunRow] = []
+        newest = await self._reader.ask(reads.newest, before)
+        while newest > 0 and len(found) < limit:
+            keys = (newest - reads.SCANNED + 1, newest)
+            found += await self._reader.ask(reads.runs, narrowed, limit - len(found), keys)
+            newest = keys[0] - 1
+        return tuple(found)
+
+    async def _changed(self, after: float) -> reads.Changed:
+        keys, position = frozenset[int](), sys.maxsize
+        while position:
+            found, position = await self._reader.ask(reads.recent, position, after)
+            keys |= found
+        return reads.Changed(after, keys)
+
+    async def tally(self) -> Mapping[tuple[str, Status], int]:
+        return await self._reader.ask(reads.tally)
 
     async def wanting_undo(self) -> tuple[str, ...]:
-        return await self._reader.ask(effects.wanting_undo)
+        return await self._reader.ask(tables.wanting_undo)
 
-    async def verify(self, run: str) -> int:
-        seq, hash, is_end = 0, chain.genesis(run), False
-        while not is_end:
-            seq, hash, is_end = await self._reader.ask(queries.check_chain, run, seq, hash)
-        return seq
+    def _check_chain(self, run: str, seq: int, hash: bytes) -> Awaitable[tuple[int, bytes, bool]]:
+        return self._reader.ask(reads.check_chain, run, seq, hash)
 
     # -- leases
 
     async def claim(
-        self, run: str, owner: Owner, *, seconds: float, force: bool = False, epoch: int | None = None
-    ) -> Lease:
-        return await self._writer.submit(leases.Claim(run, owner, seconds, force, epoch, self._clock))
+        self, run: str, owner: base.Owner, *, seconds: float, **terms: Unpack[base.ClaimTerms]
+    ) -> base.Lease:
+        return await self._writer.submit(leases.Claim(run, owner, seconds, terms, self._clocks))
 
-    async def renew(self, owner: Owner, *, seconds: float) -> frozenset[str]:
-        return await self._writer.submit(leases.Renew(owner, seconds, self._clock))
+    async def renew(self, owner: base.Owner, *, seconds: float, runs: Collection[str] | None = None) -> frozenset[str]:
+        return await self._writer.submit(leases.Renew(owner, seconds, runs, self._clocks))
 
-    async def release(self, lease: Lease) -> None:
-        await self._writer.submit(leases.Release(lease))
+    async def release(self, lease: base.Lease, *, rests_at: int = 0, hands_over: bool = False) -> None:
+        await self._writer.submit(leases.Release(lease, rests_at, hands_over))
 
-    async def lease(self, run: str) -> Lease | None:
+    async def lease(self, run: str) -> base.Lease | None:
         _, _, lease = await self._reader.ask(leases.read, run)
         return lease
 
+    async def leases(self, ids: Collection[str]) -> Mapping[str, base.Lease]:
+        return await self._reader.ask(leases.read_of, ids)
+
+    async def versions(self, ids: Collection[str]) -> Mapping[str, str]:
+        return await self._reader.ask(leases.versions, ids)
+
+    async def owners(self) -> tuple[base.Owner, ...]:
+        return await self._reader.ask(leases.owners)
+
+    async def leases_of(
+        self, processes: Collection[str], agents: Collection[str], **left: Unpack[base.LeftToOthers]
+    ) -> tuple[base.Lease, ...]:
+        return await self._reader.ask(leases.leases_of, processes, agents, left, self._clocks.wall())
+
+    async def free_runs(
+        self, agents: Collection[str], owner: base.Owner, *, most: int, **options: Unpack[base.ClaimOptions]
+    ) -> tuple[str, ...]:
+        return tuple(await self._reader.ask(leases.free, leases.Wanted(agents, owner, most, options), self._clocks))
+
+    async def claim_free(
+        self,
+        agents: Collection[str],
+        owner: base.Owner,
+        *,
+        most: int,
+        seconds: float,
+        **options: Unpack[base.ClaimOptions],
+    ) -> tuple[base.Lease, ...]:
+        wanted = leases.Wanted(agents, owner, most, options)
+        if not await self._reader.ask(leases.free, wanted, self._clocks):
+            return ()  # asked first, because a transaction keeps everybody else from writing
+        return await self._writer.submit(leases.ClaimFree(wanted, seconds, self._clocks))
+
+    # -- workers
+
+    async def enlist(self, worker: base.Worker, *, seconds: float, instead_of: Collection[str] = ()) -> base.Worker:
+        refusals.check_worker(worker)
+        return await self._writer.submit(workers.Enlist(worker, seconds, instead_of, self._clocks))
+
+    async def discharge(self, owner: base.Owner) -> None:
+        await self._writer.submit(workers.Discharge(owner))
+
+    async def workers(self) -> tuple[base.Worker, ...]:
+        return await self._reader.ask(workers.read, self._clocks)
+
+    async def bury(self, name: str, *, by: str, reason: str) -> base.Worker:
+        return await self._writer.submit(workers.Bury(name, by, reason, self._clocks))
+
+    async def departed(self, processes: Collection[str]) -> frozenset[str]:
+        return await self._reader.ask(workers.departed, processes)
+
     # -- fences
 
-    async def fence(self, fence: Fence) -> None:
-        rules.check_fence(fence)
-        await self._writer.submit(fences.PutFence(fence))
+    async def fence(self, fence: base.Fence, *, host: str = "") -> bool:
+        admission.check_fence(fence)
+        return await self._writer.submit(tables.PutFence(fence, host, self._clocks.wall))
 
-    async def unfence(self, scope: Scope, name: str = "") -> bool:
-        return await self._writer.submit(fences.LiftFence(scope, name))
+    async def unfence(self, scope: base.Scope, name: str = "", **words: Unpack[base.LiftWords]) -> bool:
+        asked = admission.reset_request(scope, name, words)
+        return await self._writer.submit(tables.LiftFence(asked, words.get("runs", ()), self._clocks.wall))
 
-    async def fences(self) -> tuple[Fence, ...]:
-        return await self._reader.ask(fences.read)
+    async def fences(self) -> tuple[base.Fence, ...]:
+        return await self._reader.ask(tables.read_fences)
+
+    # -- operations
+
+    async def operations(self, *, after: int = 0, limit: int | None = None) -> tuple[base.RecordedOperation, ...]:
+        return await self._reader.ask(tables.read_operations, after, limit)
+
+    def operated(self, *, seconds: float) -> AsyncIterator[None]:
+        operated = Operated(self._tower, seconds)
+        self._reader.look_out()
+        return operated
 
     # -- streamed text
 
-    async def write_chunks(self, run: str, chunks: Sequence[Chunk]) -> None:
-        await self._writer.submit(WriteChunks(run, chunks, self._path))
+    async def write_chunks(self, chunks: Mapping[str, Sequence[base.Chunk]]) -> None:
+        await self._writer.submit(WriteChunks(chunks, self._path))
 
-    async def write_all_chunks(self, chunks: Mapping[str, Sequence[Chunk]]) -> None:
-        await self._writer.submit(WriteAllChunks(chunks, self._path))
+    async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[base.Chunk, ...]:
+        return await self._reader.ask(tables.read_chunks, run, call, after)
 
-    async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[Chunk, ...]:
-        return await self._reader.ask(extras.read_chunks, run, call, after)
+    async def chunks_of(self, after: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], tuple[base.Chunk, ...]]:
+        return await self._reader.ask(tables.read_chunks_of, after)
+
+    # -- files of calls
+
+    async def write_file(self, run: str, call: str, number: int, body: bytes) -> None:
+        await self._writer.submit(WriteFile(run, call, number, body, self._path))
+
+    async def file(self, run: str, call: str, number: int) -> bytes | None:
+        return await self._reader.ask(tables.read_file, run, call, number)
 
     # -- the store
 
+    def now(self) -> float:
+        return self._clocks.wall()
+
     async def close(self) -> None:
-        await surely(self._close())  # it takes no longer than what was queued
+        await run_to_completion(self._close())  # it takes no longer than what was queued
 
     async def _close(self) -> None:
         await to_thread.run_sync(self._writer.close)

@@ -11,6 +11,7 @@ is made durable by a checkpoint before it is acknowledged, one that is not is tr
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -22,12 +23,13 @@ from typing import Any, Final, Literal, TypeVar
 
 from checkrein.errors import CheckreinError, JournalError, MisuseError, StoreUnavailable
 from checkrein.journal import refusals
-from checkrein.journal.sqlite import trouble
-from checkrein.journal.sqlite.answers import settle, tell_all
-from checkrein.journal.sqlite.heads import Heads
-from checkrein.journal.sqlite.jobs import Job, Lanes, Transaction
-from checkrein.journal.sqlite.reserve import Reserve
-from checkrein.journal.sqlite.turns import Turns
+from checkrein.journal.queue import WriteQueue, settle, tell_all
+from checkrein.journal.sqlite import database
+from checkrein.journal.sqlite.disk_reserve import Reserve
+from checkrein.journal.sqlite.job import Heads, Job, Transaction
+from checkrein.journal.sqlite.write_lock import WriteLock
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Tell = Callable[[Any], None]
@@ -48,7 +50,7 @@ class Writer:
         path: str,
         connect: Callable[[], sqlite3.Connection],
         reserve: Reserve,
-        turns: Turns,
+        turns: WriteLock,
         on_commit: Callable[[Transaction], None],
     ) -> None:
         self._path = path
@@ -61,7 +63,13 @@ class Writer:
         self._heads = Heads()
         self._next_fit = 0.0
         self._place = _place(path)
-        self._lanes = Lanes()
+        self._log_path = f"{path}-wal"
+        self._log_place = _place(self._log_path)
+        """Where the log is. It stays there as long as anybody has the journal open."""
+        self._is_saved = False
+        self._gone: StoreUnavailable | None = None
+        """Set while the journal's file or its log is not where it was: nothing is taken until it is back."""
+        self._lanes: WriteQueue[Job[Any]] = WriteQueue()
         self._gate = threading.Lock()
         self._is_closed = False
         self._desk = threading.Lock()
@@ -111,8 +119,10 @@ class Writer:
     def submit_quietly(self, job: Job[Any]) -> None:
         """Have `job` done some time; nobody wants to know."""
         job.future = None
-        with suppress(StoreUnavailable):
+        try:
             self._put(job)
+        except StoreUnavailable as error:
+            _log.debug("left undone: %s", error)
 
     def _put(self, job: Job[Any]) -> None:
         with self._gate:
@@ -137,7 +147,8 @@ class Writer:
         To wake a thread and be woken by it costs as much as a commit on a fast disk. So where commits are fast, nothing
         else waits, and no other process is in the way, a lone job is not worth a thread.
         """
-        if self._pace > AT_ONCE_SECONDS or not self._lanes.is_empty() or not self._desk.acquire(blocking=False):
+        is_worth_it = self._pace <= AT_ONCE_SECONDS and self._gone is None and self._lanes.is_empty()
+        if not is_worth_it or not self._desk.acquire(blocking=False):
             return False
         try:
             if self._db is None or not self._turns.begin_at_once(self._db):
@@ -172,6 +183,8 @@ class Writer:
 
     def _do_what_waits(self) -> None:
         try:
+            if self._gone is not None:
+                self._check_place()
             self._turns.begin(self._connection(), self._lanes.has_verb)
         except (sqlite3.Error, OSError, JournalError) as error:
             self._drop_connection()
@@ -186,8 +199,6 @@ class Writer:
     def _commit(self, batch: list[Job[Any]], *, is_careful: bool = False, tell: Tell = tell_all) -> None:
         """Perform all in the transaction that was begun, commit it, and answer. If this raises, nobody was answered."""
         db = self._connection()
-        if _place(self._path) != self._place:
-            raise StoreUnavailable(f"{self._path} was moved, replaced or deleted while in use.", path=self._path)
         self._heads.begin(db)
         is_full = any(job.is_dispensable for job in batch) and not self._reserve.is_at_hand()
         tx = Transaction(db.cursor(), self._heads, is_full=is_full, is_careful=is_careful)
@@ -195,10 +206,30 @@ class Writer:
         began = time.perf_counter()
         db.execute("COMMIT")
         self._pace += (time.perf_counter() - began - self._pace) / 8
+        self._check_place()  # after the commit: what was written to a file without a name must not be acknowledged
         tell(answers)
-        if tx.last:
+        if tx.last or tx.has_operation:
             self._on_commit(tx)
         self._fit_log(db)
+
+    def _check_place(self) -> None:
+        """Raises `StoreUnavailable` if the file or its log is no longer the one that this connection writes to."""
+        if _place(self._path) != self._place:
+            what = self._path
+        elif _place(self._log_path) != self._log_place:
+            what = f"{self._log_path}, the log of {self._path},"
+        else:
+            self._gone = None
+            return
+        is_news = self._gone is None
+        self._gone = StoreUnavailable(
+            f"{what} was moved, replaced or deleted while in use: nothing more is taken. Put it back, or end every "
+            "process that uses the journal and start them again.",
+            path=self._path,
+        )
+        if is_news:
+            _log.error("%s", self._gone)
+        raise self._gone
 
     def _fit_log(self, db: sqlite3.Connection) -> None:
         """Now and then: keep the log short while room on the disk is scarce."""
@@ -213,15 +244,27 @@ class Writer:
 
     def _mend(self, batch: list[Job[Any]], error: Exception) -> None:
         """Find an answer for every job of a batch that was not committed, as far as anybody knows."""
-        if trouble.is_full(error):
+        if self._gone is not None:
+            self._save_log()
+            return self._refuse(batch, self._gone)
+        if database.is_full(error):
             return self._mend_full(batch)
         is_doubtful = isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
         if is_doubtful:
             self._drop_connection()
-            if not trouble.is_transient(error):
+            if not database.is_transient(error):
                 return self._refuse(batch, error)
         for job in batch:
             self._again(job, is_doubtful)
+
+    def _save_log(self) -> None:
+        """Move what is in a log without a name into the journal's file, while this connection still has it open.
+
+        Whatever was acknowledged is then safe; without that it would be gone with the last process that has it open.
+        """
+        if not self._is_saved and _place(self._path) == self._place:
+            self._is_saved = self._checkpoint("FULL")
+            _log.error("what was acknowledged is %s in %s", "safe" if self._is_saved else "NOT safe", self._path)
 
     def _mend_full(self, batch: list[Job[Any]]) -> None:
         """First write over the log from its beginning; then live on the reserve, and refuse what can be refused."""
@@ -232,7 +275,7 @@ class Writer:
             return self._commit(batch)
         except Exception as error:
             self._rollback()
-            if not trouble.is_full(error):
+            if not database.is_full(error):
                 return self._mend(batch, error)
         self._reserve.spend()
         self._checkpoint("RESTART")
@@ -256,10 +299,10 @@ class Writer:
             self._refuse([job], error)
 
     def _refuse(self, batch: list[Job[Any]], error: Exception) -> None:
-        reason = trouble.explain(error, self._path) if isinstance(error, sqlite3.Error) else error
+        reason = database.explain(error, self._path) if isinstance(error, sqlite3.Error) else error
         tell_all([(job.future, reason) for job in batch])
 
-    def _checkpoint(self, how: Literal["RESTART", "TRUNCATE"]) -> bool:
+    def _checkpoint(self, how: Literal["FULL", "RESTART", "TRUNCATE"]) -> bool:
         """Move everything that was committed from the log into the journal's file, durably.
 
         After a restart the log keeps its space for what comes next; truncated, it gives it back.
@@ -273,6 +316,7 @@ class Writer:
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
+            self._check_place()  # a log that is made anew would not fit to what others still have open
             self._db = self._connect()
         return self._db
 

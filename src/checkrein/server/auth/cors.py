@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from checkrein.server.auth.asked import Asked
+from checkrein.server.auth.request import RequestInfo
 
 _RUN: Final = re.compile(r"/api/runs/[^/]+(/.*)?")
 _FILES: Final = "/ui/"
@@ -19,17 +19,17 @@ _MEMORY_SECONDS: Final = 600
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-def is_for_the_bar(asked: Asked) -> bool:
+def is_for_the_bar(asked: RequestInfo) -> bool:
     """One run: its view, its streams, its verbs. Not the list, not the tokens, not what operators do."""
     return asked.method in _METHODS and _RUN.fullmatch(asked.path) is not None
 
 
-def is_a_file(asked: Asked) -> bool:
+def is_a_file(asked: RequestInfo) -> bool:
     """The bar's own script, which a page of another origin may load once it may use it."""
     return asked.method in ("GET", "HEAD") and asked.path.startswith(_FILES)
 
 
-def may_follow(asked: Asked) -> bool:
+def may_follow(asked: RequestInfo) -> bool:
     """Whether the request that a preflight announces is one for the bar."""
     method = (asked.one("access-control-request-method") or "").upper()
     names = ",".join(asked.all("access-control-request-headers")).lower().split(",")
@@ -39,7 +39,7 @@ def may_follow(asked: Asked) -> bool:
     return method in _METHODS and wanted <= _HEADERS and _RUN.fullmatch(asked.path) is not None
 
 
-def allowing(asked: Asked) -> Headers:
+def allowing(asked: RequestInfo) -> Headers:
     """The headers that let a page of the asking origin read the answer."""
     return (
         (b"access-control-allow-origin", str(asked.origin).encode()),
@@ -47,7 +47,7 @@ def allowing(asked: Asked) -> Headers:
     )
 
 
-def promising(asked: Asked) -> Headers:
+def promising(asked: RequestInfo) -> Headers:
     """The headers that answer a preflight."""
     headers: Headers = (
         (b"access-control-allow-origin", str(asked.origin).encode()),

@@ -4,7 +4,8 @@
     address     no token in it                                            400 token_in_address
     Origin      ours; or one that the token names, for what the bar does  403 cross_site
     cookie      only for our own pages: see `_check_ambient`              403 cross_site
-    body        JSON, and not too much of it                              415 not_json · 413 too_large
+    body        JSON, not too much of it, and all that was announced      415 not_json · 413 too_large
+                                                                          400 body_missing
 
 It knows nothing of runs. A request it lets through carries what it found in `scope[ADMITTED]`.
 """
@@ -12,37 +13,47 @@ It knows nothing of runs. A request it lets through carries what it found in `sc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from anyio import CancelScope
 
 from checkrein.errors import AccessError, RequestRefused, StoreUnavailable
 from checkrein.server.auth import cors
-from checkrein.server.auth.answers import Answer, Body, BodyTooLarge, Message, Receive, Scope, Send, too_large
-from checkrein.server.auth.asked import OWN_SITE, Asked
-from checkrein.server.auth.attempts import is_stop
 from checkrein.server.auth.principals import Principal
+from checkrein.server.auth.request import OWN_SITE, RequestInfo, is_stop
+from checkrein.server.auth.responses import Answer, Body, BodyRefused, Message, Receive, Scope, Send, too_large
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from checkrein.server.auth.guard import Guard
+    from checkrein.server.auth.key_store import KeyStore
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_log = logging.getLogger(__name__)
+
 ADMITTED: Final = "checkrein.admitted"
-WATCH_SECONDS: Final = 2.0
-"""How often a stream asks whether its reader may still read."""
+STRANGERS_BODY_BYTES: Final = 16 * 1024
+WATCH_SECONDS: Final = 1.0
+"""How often it is asked whether those who read streams may still do so."""
+ASK_AGAIN_SECONDS: Final = 5.0
+"""How often an application that vouches for a reader is asked, and how long it may take to answer."""
 
 
 class Admitted:
     """What is known of a request that was let through."""
 
-    def __init__(self, asked: Asked, principal: Principal | None, headers: cors.Headers = ()) -> None:
+    def __init__(self, asked: RequestInfo, principal: Principal | None, headers: cors.Headers = ()) -> None:
         self.asked = asked
         self.principal = principal
         """Who bears its token or session; None where it carries none that is good."""
         self.headers = headers
         """What lets a page of another origin read the answer."""
+        self.vouched: Request | None = None
+        """The request by which the application said who this is, to be asked about again."""
 
 
 class Gate:
@@ -62,11 +73,12 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _take(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = Asked(scope, self._guard.policy)
+        asked = RequestInfo(scope, self._guard.policy)
         answer = Answer(asked, send, self._guard.policy.headers)
         try:
-            admitted = self._admit(asked)
+            admitted = await self._admit(asked)
         except (AccessError, StoreUnavailable) as error:
+            _log.info("refused %s of %s: %s", asked.method, asked.address, error.code)
             await answer.refuse(error)
             return
         answer.allow(admitted.headers)
@@ -74,7 +86,7 @@ class Gate:
             await answer.empty()
             return
         scope[ADMITTED] = admitted
-        body = Body(receive, self._guard.policy.body_bytes)
+        body = Body(asked, receive, self._most_of(admitted))
         watch = Watch(self._guard, admitted)
 
         async def pass_on(message: Message) -> None:
@@ -85,54 +97,61 @@ class Gate:
         try:
             with watch.scope:
                 await self._app(scope, body.receive, pass_on)
-        except BodyTooLarge:
-            await answer.refuse(too_large(body.most))
+        except BodyRefused:
+            assert body.refusal is not None
+            await answer.refuse(body.refusal)
         finally:
             watch.end()
         if answer.is_stream:
             await answer.end()
 
-    def _admit(self, asked: Asked) -> Admitted:
+    def _most_of(self, admitted: Admitted) -> int:
+        """How much of a body is read: of a stranger's, what it takes to log in."""
+        most = self._guard.policy.body_bytes
+        is_stranger = admitted.principal is None and self._guard.authorize is None
+        return min(most, STRANGERS_BODY_BYTES) if is_stranger else most
+
+    async def _admit(self, asked: RequestInfo) -> Admitted:
         _check_host(asked, self._guard)
         _check_address(asked)
         if asked.is_preflight and asked.is_foreign:
-            return self._admit_preflight(asked)
-        principal = self._bearer(asked)
-        headers = self._check_origin(asked, principal)
+            return await self._admit_preflight(asked)
+        principal = await self._bearer(asked)
+        headers = await self._check_origin(asked, principal)
         if asked.bearer is None:
             _check_ambient(asked)
-            principal = self._guard.session(asked)
+            principal = await self._guard.session(asked)
         _check_body(asked, self._guard.policy.body_bytes)
         return Admitted(asked, principal, headers)
 
-    def _admit_preflight(self, asked: Asked) -> Admitted:
-        if not cors.may_follow(asked) or not self._guard.knows_origin(asked.origin):
+    async def _admit_preflight(self, asked: RequestInfo) -> Admitted:
+        if not cors.may_follow(asked) or not await self._guard.knows_origin(asked.origin):
             raise _cross_site(asked)
         return Admitted(asked, None, cors.promising(asked))
 
-    def _bearer(self, asked: Asked) -> Principal | None:
+    async def _bearer(self, asked: RequestInfo) -> Principal | None:
         if asked.bearer is None:
             return None
-        principal = self._guard.keys.find(asked.bearer)
+        principal = await self._guard.find(asked.bearer)
         if principal is None and self._guard.is_ours(asked.bearer):
             self._guard.was_wrong(asked, is_stop=is_stop(asked.path))
         return principal
 
-    def _check_origin(self, asked: Asked, principal: Principal | None) -> cors.Headers:
+    async def _check_origin(self, asked: RequestInfo, principal: Principal | None) -> cors.Headers:
         if not asked.is_foreign:
             return ()
-        if cors.is_a_file(asked) and self._guard.knows_origin(asked.origin):
+        if cors.is_a_file(asked) and await self._guard.knows_origin(asked.origin):
             return cors.allowing(asked)
         if not cors.is_for_the_bar(asked) or asked.bearer is None:
             raise _cross_site(asked)
-        named = str(asked.origin) in principal.origins if principal else self._guard.knows_origin(asked.origin)
+        named = str(asked.origin) in principal.origins if principal else await self._guard.knows_origin(asked.origin)
         if asked.origin is None or not named:
             raise _cross_site(asked)
         # Also for a token that has expired: the bar can then say so.
         return cors.allowing(asked)
 
 
-def _check_host(asked: Asked, guard: Guard) -> None:
+def _check_host(asked: RequestInfo, guard: Guard) -> None:
     if asked.host is None or not guard.policy.hosts.knows(asked.host):
         said = ", ".join(asked.all("host"))[:100]
         raise RequestRefused(
@@ -142,7 +161,7 @@ def _check_host(asked: Asked, guard: Guard) -> None:
         )
 
 
-def _check_address(asked: Asked) -> None:
+def _check_address(asked: RequestInfo) -> None:
     if asked.has_secret_in_address:
         raise RequestRefused(
             "A token does not belong in an address, where logs and histories keep it: revoke it with `checkrein token "
@@ -152,7 +171,7 @@ def _check_address(asked: Asked) -> None:
         )
 
 
-def _check_ambient(asked: Asked) -> None:
+def _check_ambient(asked: RequestInfo) -> None:
     """Refuse what a browser may have sent without a page of ours asking for it.
 
     Without a token in its header, whatever lets the request in is something a browser adds by itself: a cookie, the
@@ -169,7 +188,7 @@ def _check_ambient(asked: Asked) -> None:
         raise _cross_site(asked)
 
 
-def _check_body(asked: Asked, most: int) -> None:
+def _check_body(asked: RequestInfo, most: int) -> None:
     if asked.body_bytes > most:
         raise too_large(most)
     if not asked.is_safe and asked.has_body and not asked.is_json:
@@ -178,7 +197,7 @@ def _check_body(asked: Asked, most: int) -> None:
         )
 
 
-def _cross_site(asked: Asked) -> RequestRefused:
+def _cross_site(asked: RequestInfo) -> RequestRefused:
     who = ", ".join(asked.all("origin"))[:100]
     sentence = (
         f"A page of {who!r} may not ask this server for that" if who else "It is not clear which page asks for that"
@@ -190,30 +209,89 @@ def _cross_site(asked: Asked) -> RequestRefused:
     )
 
 
+def _is_same(one: Principal, other: Principal) -> bool:
+    """Whether they are the same person with the same rights; when these end may have been put off."""
+    return (one.name, one.role, one.owner, one.run) == (other.name, other.role, other.owner, other.run)
+
+
+class OpenStreams:
+    """Ends streams soon after the token or session that each began with has ended: all are asked about at once."""
+
+    def __init__(self, keys: KeyStore) -> None:
+        self._keys = keys
+        self._watches: set[Watch] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    def add(self, watch: Watch) -> None:
+        self._watches.add(watch)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    def discard(self, watch: Watch) -> None:
+        self._watches.discard(watch)
+        if not self._watches and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            good = await self._good({watch.key for watch in self._watches})
+            for watch in [watch for watch in self._watches if watch.key not in good]:
+                watch.let_go()
+
+    async def _good(self, keys: set[str]) -> Collection[str]:
+        try:
+            return await self._keys.valid(keys)
+        except Exception as error:  # whatever it is: no stream goes on unwatched
+            _log.warning("streams are ended, because nobody can say whether their readers may go on: %s", error)
+            return ()  # they come back, and are told why
+
+
 class Watch:
-    """Ends a stream soon after the token or session that it began with has ended."""
+    """Ends a stream soon after the token or session that it began with has ended, or the application's own login."""
 
     def __init__(self, guard: Guard, admitted: Admitted) -> None:
         self.scope = CancelScope()
         self._guard = guard
         self._admitted = admitted
-        self._timer: asyncio.TimerHandle | None = None
+        self._has_begun = False
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> str:
+        principal = self._admitted.principal
+        return "" if principal is None else principal.key
 
     def begin(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
+        if self._has_begun:
+            return
+        self._has_begun = True
+        if self._admitted.vouched is not None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask_again(self._admitted.vouched))
+        elif self.key:
+            self._guard.streams.add(self)
 
     def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._guard.streams.discard(self)
+        if self._asking is not None:
+            self._asking.cancel()
 
-    def _look(self) -> None:
-        self._timer = None
-        try:
-            is_good = self._admitted.principal is None or self._guard.still_valid(self._admitted.principal)
-        except StoreUnavailable:
-            is_good = False  # its reader comes back, and is told why
-        if is_good:
-            self.begin()
-        else:
-            self.scope.cancel()
+    def let_go(self) -> None:
+        _log.info("a stream is ended: %s may not read it any more", self._admitted.asked.address)
+        self.scope.cancel()
+
+    async def _ask_again(self, request: Request) -> None:
+        before = self._admitted.principal
+        found = before
+        while found is not None and before is not None and _is_same(found, before):
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            try:
+                async with asyncio.timeout(ASK_AGAIN_SECONDS):
+                    found = await self._guard.vouched_for(request)
+            except Exception as error:  # the application's own code, or its database
+                _log.warning(
+                    "a stream is ended, because the application cannot say whether its reader may go on: %s", error
+                )
+                found = None
+        self.let_go()

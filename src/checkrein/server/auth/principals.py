@@ -30,7 +30,9 @@ class Action(StrEnum):
     STEER = "steer"
     """Every verb on a run and on its calls, and giving out a token for it."""
     OPERATE = "operate"
-    """Halt and reset, and whatever is about everybody's runs."""
+    """Halt, and whatever is about everybody's runs."""
+    RESET = "reset"
+    """Lift what was halted. No role may: see `halt_token`."""
 
 
 # fmt: off
@@ -58,11 +60,15 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     """Other web pages that may use this credential, as `https://host[:port]`."""
     expires_at: float | None = None
+    rights: tuple[Action, ...] | None = None
+    """What they may, instead of what their role may: for the token that resets."""
     key: str = ""
     """Which token or session this came from, for `Guard.still_valid`; empty for one that an application vouches for."""
 
     def may_see(self, owner: str, run: str, root: str | None) -> bool:
         """Whether there is, for them, a run `run` that belongs to `owner` and descends from `root`."""
+        if self.rights is not None and Action.SEE not in self.rights:
+            return False
         # A sub-run is named after the run and the call that began it.
         if self.run is not None and self.run not in (run, root) and not run.startswith(f"{self.run}."):
             return False
@@ -73,4 +79,5 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def may(self, action: Action) -> bool:
         """Whether they may do this, to a run that they may see."""
-        return action in ALLOWED[self.role] and (self.run is None or action in FOR_ONE_RUN)
+        rights = ALLOWED[self.role] if self.rights is None else self.rights
+        return action in rights and (self.run is None or action in FOR_ONE_RUN)

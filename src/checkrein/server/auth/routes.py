@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import html
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
 
-from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field
 
 from checkrein.errors import Forbidden, MisuseError, RequestRefused, Unauthorised, WrongInput
-from checkrein.server.auth.addresses import configured_origin
 from checkrein.server.auth.guard import Guard
-from checkrein.server.auth.keys import Token
+from checkrein.server.auth.policy import configured_origin
 from checkrein.server.auth.principals import Action, Principal, Role
+from checkrein.server.auth.request import OWN_SITE
+from checkrein.server.auth.token_store import Token, opens_sessions
 
 LONGEST_MINUTES: Final = 24 * 60
 _SHORT: Final = {"max_length": 512}
@@ -67,6 +68,7 @@ class TokenList(BaseModel):
 def make_routes(guard: Guard) -> APIRouter:
     router = APIRouter()
     _add_sessions(router, guard)
+    _add_entry(router, guard)
     _add_tokens(router, guard)
     return router
 
@@ -76,18 +78,18 @@ def _add_sessions(router: APIRouter, guard: Guard) -> None:
     async def log_in(request: Request, response: Response, body: SessionBody) -> WhoAmI:
         """Exchange a token for a session of this browser. The answer sets its cookie."""
         asked = guard.admitted(request).asked
-        principal = guard.keys.find(body.token)
+        principal = await guard.find(body.token)
         if principal is None:
             guard.was_wrong(asked)
             raise Unauthorised("This token is unknown, has expired or was revoked.")
-        if principal.origins:
-            raise Forbidden("A token that names origins is for pages of those origins; it opens no session.")
-        begun = await to_thread.run_sync(guard.keys.begin_session, body.token)
+        if not opens_sessions(principal):
+            raise Forbidden("A token for one run, for pages of other origins or for resets opens no session.")
+        begun = await guard.keys.begin_session(body.token)
         if begun is None:
             raise Unauthorised("This token is unknown, has expired or was revoked.")
         await _end_sessions(guard, asked.sessions)
         session, ends = begun
-        response.headers["Set-Cookie"] = asked.set_cookie(session, ends - guard.now())
+        response.headers["Set-Cookie"] = asked.set_cookie(session, ends - guard.keys.now())
         return _whoami(principal)
 
     @router.delete("/session", tags=["access"], status_code=204)
@@ -97,6 +99,8 @@ def _add_sessions(router: APIRouter, guard: Guard) -> None:
         await _end_sessions(guard, asked.sessions)
         return Response(status_code=204, headers={"Set-Cookie": asked.set_cookie("", 0)})
 
+
+def _add_entry(router: APIRouter, guard: Guard) -> None:
     @router.get("/enter", tags=["access"], status_code=303, response_class=RedirectResponse, response_model=None)
     async def enter(
         request: Request,
@@ -108,8 +112,10 @@ def _add_sessions(router: APIRouter, guard: Guard) -> None:
         asked = admitted.asked
         if asked.one("sec-purpose") or asked.one("purpose"):
             raise RequestRefused("A one-time code is not fetched in advance.", code="cross_site", status=403)
+        if asked.fetch_site not in OWN_SITE:
+            return _ask_for_a_click(f"{asked.root}/enter?{urlencode({'code': code, 'run': run})}")
         page = f"{asked.root}/runs/{run}" if run else f"{asked.root}/"
-        begun = await to_thread.run_sync(guard.keys.redeem, code)
+        begun = await guard.keys.redeem(code)
         if begun is None:
             if admitted.principal is not None:
                 return RedirectResponse(page, 303)  # opened a second time by whoever is in already
@@ -117,7 +123,7 @@ def _add_sessions(router: APIRouter, guard: Guard) -> None:
             return _no_entry()
         await _end_sessions(guard, asked.sessions)
         session, ends = begun
-        return RedirectResponse(page, 303, {"Set-Cookie": asked.set_cookie(session, ends - guard.now())})
+        return RedirectResponse(page, 303, {"Set-Cookie": asked.set_cookie(session, ends - guard.keys.now())})
 
     @router.get("/api/whoami", tags=["access"])
     async def whoami(request: Request) -> WhoAmI:
@@ -135,37 +141,38 @@ def _add_tokens(router: APIRouter, guard: Guard) -> None:
             origins = tuple(dict.fromkeys(configured_origin(origin) for origin in body.origins))
         except WrongInput as error:
             raise RequestRefused(error.message, code="origin_name", status=422) from None
-        ends = guard.now() + body.minutes * 60
-        token, secret = await to_thread.run_sync(
-            lambda: guard.keys.create(
-                role=Role(body.role),
-                name=principal.name,
-                owner=owner,
-                run=body.run,
-                origins=origins,
-                expires_at=min(ends, principal.expires_at or ends),
-                created_by=principal.name,
-            )
+        ends = guard.keys.now() + body.minutes * 60
+        token, secret = await guard.keys.create(
+            role=Role(body.role),
+            name=principal.name,
+            owner=owner,
+            run=body.run,
+            origins=origins,
+            expires_at=min(ends, principal.expires_at or ends),
+            created_by=principal.name,
+            parent=principal.key,
         )
-        return NewToken(**_fields(token), token=secret)
+        return NewToken(**_fields(token, TokenView), token=secret)
 
     @router.get("/api/tokens", tags=["access"])
     async def list_tokens(request: Request) -> TokenList:
         """The tokens that you gave out; an operator sees all."""
         principal = await _giver(guard, request)
-        tokens = await to_thread.run_sync(guard.keys.tokens)
-        return TokenList(tokens=[TokenView(**_fields(token)) for token in tokens if _is_of(token, principal)])
+        tokens = await guard.keys.tokens()
+        return TokenList(
+            tokens=[TokenView(**_fields(token, TokenView)) for token in tokens if _is_of(token, principal)]
+        )
 
     @router.delete("/api/tokens/{token_id}", tags=["access"])
     async def revoke_token(request: Request, token_id: str) -> TokenView:
         """End a token at once, with every session and stream that was opened with it."""
         principal = await _giver(guard, request)
-        tokens = await to_thread.run_sync(guard.keys.tokens)
+        tokens = await guard.keys.tokens()
         known = next((token for token in tokens if token.id == token_id and _is_of(token, principal)), None)
-        revoked = await to_thread.run_sync(guard.keys.revoke, token_id) if known else None
+        revoked = await guard.keys.revoke(token_id) if known else None
         if revoked is None:
             raise RequestRefused(f"There is no token {token_id[:40]}.", code="token_not_found", status=404)
-        return TokenView(**_fields(revoked))
+        return TokenView(**_fields(revoked, TokenView))
 
 
 async def _giver(guard: Guard, request: Request) -> Principal:
@@ -192,23 +199,18 @@ def _is_of(token: Token, principal: Principal) -> bool:
 
 async def _end_sessions(guard: Guard, sessions: list[str]) -> None:
     for session in sessions:
-        if guard.keys.find_session(session) is not None:
-            await to_thread.run_sync(guard.keys.end_session, session)
+        if await guard.keys.find_session(session) is not None:
+            await guard.keys.end_session(session)
 
 
 def _whoami(principal: Principal) -> WhoAmI:
-    return WhoAmI(
-        name=principal.name,
-        role=principal.role,
-        owner=principal.owner,
-        run=principal.run,
-        expires_at=principal.expires_at,
-        may=[action for action in Action if principal.may(action)],
-    )
+    may = [action for action in Action if principal.may(action)]
+    return WhoAmI(**_fields(principal, WhoAmI) | {"may": may})
 
 
-def _fields(token: Token) -> dict[str, Any]:
-    return {name: getattr(token, name) for name in TokenView.model_fields}
+def _fields(known: Token | Principal, told: type[BaseModel]) -> dict[str, Any]:
+    """What may be told, of all that is known."""
+    return {name: getattr(known, name) for name in told.model_fields}
 
 
 def _no_entry() -> Response:
@@ -216,4 +218,17 @@ def _no_entry() -> Response:
         "This address was used already, or is older than a few minutes. Have a new one printed with "
         "`checkrein token link`."
     )
-    return HTMLResponse(f'<!doctype html><html lang="en"><title>Checkrein</title><p>{sentence}</p></html>', 401)
+    return _page(f"<p>{sentence}</p>", 401)
+
+
+def _ask_for_a_click(address: str) -> Response:
+    """Another site has sent the browser here: it may want to put its own session in the place of the person's."""
+    return _page(
+        "<p>A page of another site has sent you here, to log this browser in. If that is not what you want, close "
+        f'this.</p><p><a href="{html.escape(address)}">Log in</a></p>',
+        200,
+    )
+
+
+def _page(body: str, status: int) -> Response:
+    return HTMLResponse(f'<!doctype html><html lang="en"><title>Checkrein</title>{body}</html>', status)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from checkrein.server.context import AuthorisedRun, ServerContext
 from checkrein.server.errors import answer, invalid
-from checkrein.server.routes.docs import errors, stream_of
-from checkrein.server.site import Site
+from checkrein.server.openapi import errors, stream_of
+from checkrein.server.streaming.rate_limit import Admission
+
+_log = logging.getLogger(__name__)
 
 _SEQ_MOST = 2**53
 _NUMBER = re.compile("[0-9]{1,16}")
 
 
-def routes(site: Site) -> APIRouter:
+def routes(site: ServerContext, admission: Admission) -> APIRouter:
     router = APIRouter(prefix="/api/runs/{run}", tags=["streams"])
+    _add_events(router, site, admission)
+    _add_live(router, site, admission)
+    return router
 
+
+def _add_events(router: APIRouter, site: ServerContext, admission: Admission) -> None:
     @router.get(
         "/events",
         summary="Every event, as it happens",
@@ -41,8 +50,8 @@ def routes(site: Site) -> APIRouter:
     ) -> Response:
         seen = await site.see(request, run)
         cursor = _cursor(after, last_event_id)
-        if (full := _full(site)) is not None:
-            return full
+        if not site.hub.has_room(by := _who(seen)):
+            return _full(run, by, admission)
         feed = await site.hub.feed(run, is_fresh=False)
         if cursor > feed.viewer.seq or (feed.is_over and cursor == feed.viewer.seq):
             # Another server may have told its reader more than this one has heard of yet.
@@ -51,8 +60,10 @@ def routes(site: Site) -> APIRouter:
             raise invalid(f"Run {run} has no event {cursor} yet; its last one is {feed.viewer.seq}.")
         if feed.is_over and cursor == feed.viewer.seq:
             return Response(status_code=204)
-        return feed.read_events(cursor, lambda: site.guard.still_valid(seen.by))
+        return feed.read_events(cursor, by)
 
+
+def _add_live(router: APIRouter, site: ServerContext, admission: Admission) -> None:
     @router.get(
         "/live",
         summary="The run as the page watches it",
@@ -63,12 +74,10 @@ def routes(site: Site) -> APIRouter:
     )
     async def live(request: Request, run: str) -> Response:
         seen = await site.see(request, run)
-        if (full := _full(site)) is not None:
-            return full
+        if not site.hub.has_room(by := _who(seen)):
+            return _full(run, by, admission)
         feed = await site.hub.feed(run, is_fresh=False)
-        return feed.read_live(lambda: site.guard.still_valid(seen.by))
-
-    return router
+        return feed.read_live(by)
 
 
 def _cursor(after: int | None, last_event_id: str | None) -> int:
@@ -80,8 +89,13 @@ def _cursor(after: int | None, last_event_id: str | None) -> int:
     return after or 0
 
 
-def _full(site: Site) -> Response | None:
-    if site.hub.readers < site.hub.limits.streams:
-        return None
+def _who(seen: AuthorisedRun) -> str:
+    """Whose share of the streams this is: a person's, however many tokens and sessions they have."""
+    return f"{seen.by.owner}/{seen.by.name}"
+
+
+def _full(run: str, by: str, admission: Admission) -> Response:
+    admission.refused += 1
+    _log.warning("there is no room for another stream of %s", by, extra={"run": run})
     told = "There is no room for another stream now; everything else still works. Try again in a moment."
     return answer(503, "busy", told, {"Retry-After": "2"})

@@ -1,4 +1,4 @@
-"""A model provider on this machine, faithful to the wires of OpenAI (chat completions) and Anthropic (messages).
+"""A model provider on this machine, faithful to the wires of OpenAI (chat and Responses), Anthropic and Gemini.
 
 It plays what a scenario says, breaks down where the scenario says so, refuses what the real ones refuse, and keeps a
 log by its own clock: when a request came, when each token left, when the client was found to be gone.
@@ -10,8 +10,8 @@ log by its own clock: when a request came, when each token left, when the client
 """
 
 from checkrein.testing.provider.log import Request
-from checkrein.testing.provider.process import ProviderProcess
 from checkrein.testing.provider.scenario import Fault, Reply, Usage, by_turn
-from checkrein.testing.provider.server import Provider
+from checkrein.testing.provider.server import Provider, ProviderProcess
+from checkrein.testing.provider.shell import runs_command
 
-__all__ = ["Provider", "ProviderProcess", "Reply", "Fault", "Usage", "Request", "by_turn"]
+__all__ = ["Provider", "ProviderProcess", "Reply", "Fault", "Usage", "Request", "by_turn", "runs_command"]

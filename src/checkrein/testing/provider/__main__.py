@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 
 from checkrein.errors import MisuseError
-from checkrein.testing.provider.process import Address
 from checkrein.testing.provider.scenario import Reply, by_turn
-from checkrein.testing.provider.server import KEY, Provider
+from checkrein.testing.provider.server import KEY, Address, Provider
 
 HELLO = [Reply("Hello from a provider on this machine.", tokens_per_second=20)]
 

@@ -13,21 +13,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from checkrein.testing.provider import wire
 from checkrein.testing.provider.http import events
 from checkrein.testing.provider.scenario import Fault, Reply, Usage
-from checkrein.testing.provider.wire import (
-    ERROR_STATUS,
-    RETRY,
-    Answer,
-    Part,
-    Problem,
-    Terms,
-    new_id,
-    parts_of,
-    problem,
-    retry_headers,
-    usage_of,
-)
 
 MODELS: Final = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-4-6", "claude-haiku-4-5", "claude-*")
 
@@ -73,36 +61,36 @@ def error(type: str, message: str, request_id: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": type, "message": message}, "request_id": request_id}
 
 
-def problem_of(status: int, type: str, message: str) -> Problem:
+def problem_of(status: int, type: str, message: str) -> wire.Problem:
     """An error of the provider as a whole response."""
-    request_id = new_id("req_011C", 20)
+    request_id = wire.new_id("req_011C", 20)
     shown = headers(request_id) | {"x-should-retry": _should_retry(status)}
-    return problem(status, shown, error(type, message, request_id), message)
+    return wire.problem(status, shown, error(type, message, request_id), message)
 
 
 def _should_retry(status: int) -> str:
-    return "true" if status in RETRY or status >= 500 else "false"
+    return "true" if status in wire.RETRY or status >= 500 else "false"
 
 
 def _error_of(status: int) -> tuple[str, str]:
     return ERRORS.get(status) or ERRORS[400 if status < 500 else 500]
 
 
-def fault_problem(fault: Fault, model: str) -> Problem:
+def fault_problem(fault: Fault, model: str) -> wire.Problem:
     """The error that `fault.status` asks for."""
-    status = fault.status or ERROR_STATUS
+    status = fault.status or wire.ERROR_STATUS
     type, message = _error_of(status)
     made = problem_of(status, type, message.format(model=model))
-    shown = made.headers | retry_headers(fault)
+    shown = made.headers | wire.retry_headers(fault)
     if status == 429:
         shown["anthropic-ratelimit-requests-remaining"] = "0"
     body = fault.body if fault.body is not None else msgspec.json.decode(made.body)
     if isinstance(body, str):
         del shown["content-type"]
-    return problem(status, shown | fault.headers, body, f"status {status}")
+    return wire.problem(status, shown | fault.headers, body, f"status {status}")
 
 
-def models(terms: Terms, one: str = "") -> dict[str, Any] | None:
+def models(terms: wire.Terms, one: str = "") -> dict[str, Any] | None:
     """The list of models, or the one that is asked for: None if there is no such."""
 
     def entry(name: str) -> dict[str, Any]:
@@ -149,18 +137,18 @@ def _shows_thinking(body: dict[str, Any]) -> bool:
     return display == "summarized" if display else version is None or version < HIDES_THINKING_SINCE
 
 
-def answer(reply: Reply, body: dict[str, Any], size: int) -> Answer:
+def answer(reply: Reply, body: dict[str, Any], size: int) -> wire.Answer:
     """`reply` to a request of `size` bytes."""
-    parts, cut_short = parts_of(reply, body.get("max_tokens"), lambda: new_id("toolu_01", 22))
+    parts, cut_short = wire.parts_of(reply, body.get("max_tokens"), lambda: wire.new_id("toolu_01", 22))
     calls = any(part.kind == "call" for part in parts)
     stop = STOP.get(reply.finish, reply.finish) if reply.finish else "tool_use" if calls else "end_turn"
     if cut_short:
         stop = "max_tokens"
-    used = _usage(usage_of(reply, parts, size))
+    used = _usage(wire.usage_of(reply, parts, size))
     shown = parts if _shows_thinking(body) else [replace(part, shown=part.kind != "thinking") for part in parts]
-    request_id = new_id("req_011C", 20)
+    request_id = wire.new_id("req_011C", 20)
     message: dict[str, Any] = {
-        "id": new_id("msg_01", 22),
+        "id": wire.new_id("msg_01", 22),
         "type": "message",
         "role": "assistant",
         "model": body.get("model"),
@@ -171,7 +159,7 @@ def answer(reply: Reply, body: dict[str, Any], size: int) -> Answer:
     }
     ended = {"stop_reason": stop, "stop_sequence": None}
     last = {key: value for key, value in used.items() if isinstance(value, int)}
-    return Answer(
+    return wire.Answer(
         headers=headers(request_id),
         whole=msgspec.json.encode(message | ended | {"content": [_block(part) for part in shown], "usage": used}),
         opening=events([("message_start", {"type": "message_start", "message": message})]),
@@ -197,7 +185,7 @@ def _usage(used: Usage) -> dict[str, Any]:
     }
 
 
-def _pieces(parts: list[Part]) -> list[bytes]:
+def _pieces(parts: list[wire.Part]) -> list[bytes]:
     """A piece for each token; the first of a block opens it, the last closes it."""
     pieces: list[bytes] = []
     for index, part in enumerate(parts):
@@ -218,19 +206,19 @@ def _delta(index: int, delta: dict[str, Any]) -> bytes:
     return events([("content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta})])
 
 
-def _token(part: Part, token: str) -> dict[str, Any]:
+def _token(part: wire.Part, token: str) -> dict[str, Any]:
     if part.kind == "call":
         return {"type": "input_json_delta", "partial_json": token}
     return {"type": f"{part.kind}_delta", part.kind: token}
 
 
-def _empty_block(part: Part) -> dict[str, Any]:
+def _empty_block(part: wire.Part) -> dict[str, Any]:
     if part.kind == "call":
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
     return {"type": part.kind, part.kind: ""} | ({"signature": ""} if part.kind == "thinking" else {})
 
 
-def _block(part: Part) -> dict[str, Any]:
+def _block(part: wire.Part) -> dict[str, Any]:
     block = _empty_block(part)
     if part.kind == "call":
         return block | {"input": _input(part.text)}

@@ -2,26 +2,153 @@
 
 Reading never stops while an answer is sent, so that a client that closes its connection is noticed at once and not when
 the next token finds nobody.
+
+Which address is for what: the wires, the lists of models, counts of tokens, and the provider's own log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 import msgspec
 
+from checkrein.errors import MisuseError
+from checkrein.testing.provider import anthropic, anthropic_rules, gemini, openai, openai_responses, openai_rules
 from checkrein.testing.provider.http import CONTINUE, BadRequest, Incoming, Reader, head
-from checkrein.testing.provider.log import Request
-from checkrein.testing.provider.playing import Playing, ended, send_problem
-from checkrein.testing.provider.routes import Route, find_route
-from checkrein.testing.provider.scenario import Fault, Reply
-from checkrein.testing.provider.service import Service
-from checkrein.testing.provider.wire import Answer, Problem, Refused
+from checkrein.testing.provider.log import Log, Request, Wire
+from checkrein.testing.provider.playback import Playing, ended, send_problem
+from checkrein.testing.provider.scenario import Fault, Reply, Scenario, Script
+from checkrein.testing.provider.wire import BYTES_PER_TOKEN, Answer, Problem, Refused, Terms, problem
+
+
+class Service:
+    """What all connections of one provider share: its terms, what it plays, and its log."""
+
+    def __init__(self, script: Script, terms: Terms) -> None:
+        self.terms = terms
+        self.scenario = Scenario(script)
+        self.log = Log()
+        self.failures: list[Exception] = []
+        """What a scenario that is a function raised."""
+
+    def play(self, script: Script) -> None:
+        """Answer requests from now on by another scenario."""
+        self.scenario = Scenario(script)
+
+
+ASIDE: Final = "/_"
+"""How addresses begin that no real provider has."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """How a request is judged and answered; `aside`: how it is answered where no model is asked."""
+
+    wire: Wire
+    refuse: Callable[[Incoming, Any, Terms], None]
+    answer: Callable[[Reply, dict[str, Any], int], Answer]
+    problem: Callable[[Fault, str], Problem]
+    aside: Callable[[Service, Incoming], Problem] | None = None
+    adds: dict[str, Any] | None = None
+    """What this wire says in the address and others in the body."""
+
+
+OPENAI: Final = Route("openai", openai_rules.refuse, openai.answer, openai.fault_problem)
+RESPONSES: Final = Route("openai-responses", openai_responses.refuse, openai_responses.answer, openai.fault_problem)
+ANTHROPIC: Final = Route("anthropic", anthropic_rules.refuse, anthropic.answer, anthropic.fault_problem)
+GEMINI: Final = Route("gemini", gemini.refuse, gemini.answer, gemini.fault_problem)
+
+GENERATE: Final = re.compile(r"/v1(?:alpha|beta)?/models/([^/:]+):(generateContent|streamGenerateContent)")
+
+
+def find_route(request: Incoming) -> Route:
+    path = request.path.rstrip("/")
+    if path.startswith(ASIDE):
+        return msgspec.structs.replace(OPENAI, aside=_own)
+    if "upgrade" in request.headers:
+        return msgspec.structs.replace(OPENAI, aside=_no_upgrade)
+    if request.method == "POST" and (path in COUNTS or path.endswith(":countTokens")):
+        return msgspec.structs.replace(OPENAI, aside=_count)
+    if request.method == "POST" and (found := GENERATE.fullmatch(path)):
+        return msgspec.structs.replace(GEMINI, adds={"model": found[1], "stream": found[2] != "generateContent"})
+    if request.method == "POST" and path in ("/v1/responses", "/api/v1/responses"):
+        return RESPONSES
+    if request.method == "POST" and path in ("/v1/chat/completions", "/api/v1/chat/completions"):
+        return OPENAI
+    if request.method == "POST" and path == "/v1/messages":
+        return ANTHROPIC
+    return msgspec.structs.replace(OPENAI, aside=_models if request.method == "GET" else _nowhere)
+
+
+def _good(body: object) -> Problem:
+    return problem(200, {}, body, "")
+
+
+def _own(service: Service, request: Incoming) -> Problem:
+    """The provider's own addresses: its log, and what it plays."""
+    match request.method, request.path:
+        case "GET", "/_log":
+            encoded = service.log.as_json(bodies=request.query != "bodies=0")
+            return Problem(200, {"content-type": "application/json"}, encoded, "")
+        case "DELETE", "/_log":
+            service.log.clear()
+            return _good({})
+        case "PUT", "/_scenario":
+            try:
+                replies = msgspec.json.decode(request.body, type=list[Reply])
+                service.play(replies)
+            except (msgspec.MsgspecError, MisuseError) as error:
+                return problem(400, {}, {"error": str(error)}, str(error))
+            return _good({})
+    return _nowhere(service, request)
+
+
+def _models(service: Service, request: Incoming) -> Problem:
+    of_anthropic = "anthropic-version" in request.headers
+    path = request.path.removeprefix("/api").rstrip("/")
+    rules, wire = (anthropic_rules, anthropic) if of_anthropic else (openai_rules, openai)
+    try:
+        rules.refuse_key(request, service.terms)
+    except Refused as refused:
+        return refused.problem
+    if path == "/v1/models" or path.startswith("/v1/models/"):
+        name = path.removeprefix("/v1/models").lstrip("/")
+        found = wire.models(service.terms, name)
+        return _good(found) if found is not None else rules.unknown_model(name)
+    return _nowhere(service, request)
+
+
+COUNTS: Final = frozenset({"/v1/messages/count_tokens"})
+
+
+def _count(service: Service, request: Incoming) -> Problem:
+    """How many tokens a request has; nothing is asked of a model."""
+    of_anthropic = request.path.rstrip("/") in COUNTS
+    try:
+        (anthropic_rules if of_anthropic else gemini).refuse_key(request, service.terms)
+    except Refused as refused:
+        return refused.problem
+    tokens = max(1, len(request.body) // BYTES_PER_TOKEN)
+    return _good({"input_tokens": tokens} if of_anthropic else {"totalTokens": tokens})
+
+
+def _no_upgrade(service: Service, request: Incoming) -> Problem:
+    """Nothing here speaks WebSocket. Clients that hear so take HTTP instead."""
+    message = "Upgrade Required: this provider speaks HTTP only."
+    return problem(426, {"connection": "keep-alive"}, openai.error(message, "invalid_request_error"), message)
+
+
+def _nowhere(service: Service, request: Incoming) -> Problem:
+    if "anthropic-version" in request.headers:
+        return anthropic.problem_of(404, "not_found_error", "Not Found")
+    message = f"Invalid URL ({request.method} {request.path})"
+    return problem(404, openai.headers(), openai.error(message, "invalid_request_error"), message)
+
 
 LET_GO: Final = struct.pack("ii", 1, 0)
 """Linger for no time at all: closing the socket resets the connection."""
@@ -148,18 +275,20 @@ class Connection(asyncio.Protocol):
         self._keep_alive = incoming.keep_alive
         route = find_route(incoming)
         if route.aside is not None:
-            self._aside(route.aside(self._service, incoming))
+            self._aside(route.aside(self._service, incoming), with_body=incoming.method != "HEAD")
         else:
             self._ask(incoming, route)
 
-    def _aside(self, problem: Problem) -> None:
+    def _aside(self, problem: Problem, *, with_body: bool) -> None:
         """Something that is not for a model and leaves no record."""
         headers = {**problem.headers, "content-length": str(len(problem.body))}
-        self.send(head(problem.status, headers) + problem.body)
+        self.send(head(problem.status, headers) + (problem.body if with_body else b""))
         self.released()
 
     def _ask(self, incoming: Incoming, route: Route) -> None:
         body, raw = _decoded(incoming.body)
+        if route.adds and isinstance(body, dict):
+            body |= route.adds
         request = self._log.add(self._number, incoming.method, incoming.path, incoming.headers, raw)
         self._request = request
         request.wire = route.wire

@@ -126,7 +126,9 @@ def chunk(data: bytes) -> bytes:
 
 
 def chunks(data: bytes, size: int | None) -> bytes:
-    """`data` as one chunk, or as many of `size` bytes."""
+    """`data` as one chunk, or as many of `size` bytes. Nothing is no chunk: an empty one would end the body."""
+    if not data:
+        return b""
     if size is None:
         return chunk(data)
     return b"".join(chunk(data[at : at + size]) for at in range(0, len(data), size))

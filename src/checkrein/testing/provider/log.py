@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+Wire = Literal["openai", "openai-responses", "anthropic", "gemini", ""]
 How = Literal["", "completed", "disconnected", "fault", "refused", "shutdown"]
+
+_MODEL: Final = ("assistant", "model")
+_ASKS: Final = ("function_call", "custom_tool_call", "reasoning")
 
 
 class Request(msgspec.Struct, kw_only=True, rename={"raw": "body"}):
@@ -29,7 +33,7 @@ class Request(msgspec.Struct, kw_only=True, rename={"raw": "body"}):
     number: int
     connection: int
     """Which connection it came over, counted from 1: requests that share one were sent over a connection kept alive."""
-    wire: Literal["openai", "anthropic", ""]
+    wire: Wire
     method: str
     path: str
     headers: dict[str, str]
@@ -58,13 +62,21 @@ class Request(msgspec.Struct, kw_only=True, rename={"raw": "body"}):
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.body["messages"]
-        return found
+        """What it brings along of the conversation, under whichever name its wire has for that."""
+        body = self.body
+        found: str | list[dict[str, Any]] = next(
+            body[name] for name in ("messages", "contents", "input") if name in body
+        )
+        return [{"role": "user", "content": found}] if isinstance(found, str) else found
 
     @property
     def turn(self) -> int:
         """How many messages of the assistant the request brings along."""
-        return sum(1 for message in self.messages if message["role"] == "assistant")
+        said = [message.get("role") in _MODEL or message.get("type") in _ASKS for message in self.messages]
+        if self.wire != "openai-responses":
+            return sum(said)
+        # A message of the assistant is several items there.
+        return sum(now and not before for before, now in zip([False, *said], said, strict=False))
 
     @property
     def last_token_at(self) -> float | None:

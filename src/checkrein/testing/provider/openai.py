@@ -9,21 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from checkrein.testing.provider import wire
 from checkrein.testing.provider.http import data
 from checkrein.testing.provider.scenario import Fault, Reply, Usage
-from checkrein.testing.provider.wire import (
-    ALPHABET,
-    ERROR_STATUS,
-    Answer,
-    Part,
-    Problem,
-    Terms,
-    new_id,
-    parts_of,
-    problem,
-    retry_headers,
-    usage_of,
-)
 
 DONE: Final = b"data: [DONE]\n\n"
 FINGERPRINT: Final = "fp_checkrein"
@@ -68,7 +56,7 @@ ERRORS: Final[Mapping[int, tuple[str, str | None, str]]] = MappingProxyType({
 
 def headers() -> dict[str, str]:
     return {
-        "x-request-id": new_id("req_", 32),
+        "x-request-id": wire.new_id("req_", 32),
         "openai-organization": "org-checkrein",
         "openai-processing-ms": "5",
         "openai-version": "2020-10-01",
@@ -87,19 +75,19 @@ def _error_of(status: int, model: str, wait: str) -> dict[str, Any]:
     return error(message.format(model=model, wait=wait), type, None, code)
 
 
-def fault_problem(fault: Fault, model: str) -> Problem:
+def fault_problem(fault: Fault, model: str) -> wire.Problem:
     """The error that `fault.status` asks for."""
-    status, wait = fault.status or ERROR_STATUS, fault.retry_after
-    shown = headers() | retry_headers(fault)
+    status, wait = fault.status or wire.ERROR_STATUS, fault.retry_after
+    shown = headers() | wire.retry_headers(fault)
     if status == 429:
         shown |= {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": f"{wait or 20}s"}
         if isinstance(wait, float | int):
             shown["retry-after-ms"] = str(round(wait * 1000))
     body = fault.body if fault.body is not None else _error_of(status, model, str(wait or 20))
-    return problem(status, shown | fault.headers, body, f"status {status}")
+    return wire.problem(status, shown | fault.headers, body, f"status {status}")
 
 
-def models(terms: Terms, one: str = "") -> dict[str, Any] | None:
+def models(terms: wire.Terms, one: str = "") -> dict[str, Any] | None:
     """The list of models, or the one that is asked for: None if there is no such."""
 
     def entry(name: str) -> dict[str, Any]:
@@ -110,17 +98,17 @@ def models(terms: Terms, one: str = "") -> dict[str, Any] | None:
     return {"object": "list", "data": [entry(name) for name in terms.listed(KNOWN)]}
 
 
-def answer(reply: Reply, body: dict[str, Any], size: int) -> Answer:
+def answer(reply: Reply, body: dict[str, Any], size: int) -> wire.Answer:
     """`reply` to a request of `size` bytes."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
-    parts, cut_short = parts_of(reply, limit, lambda: new_id("call_", 24))
+    parts, cut_short = wire.parts_of(reply, limit, lambda: wire.new_id("call_", 24))
     calls = any(part.kind == "call" for part in parts)
     finish = FINISH.get(reply.finish, reply.finish) if reply.finish else "tool_calls" if calls else "stop"
     if cut_short:
         finish = "length"
-    used = _usage(usage_of(reply, parts, size))
+    used = _usage(wire.usage_of(reply, parts, size))
     stream = _Stream(body, reply)
-    return Answer(
+    return wire.Answer(
         headers=headers(),
         whole=_whole(stream, parts, finish, used if reply.usage else None, reply.reasoning_field),
         opening=stream.chunk({"role": "assistant", "content": None if calls else "", "refusal": None}),
@@ -153,7 +141,7 @@ class _Stream:
 
     def __init__(self, body: dict[str, Any], reply: Reply) -> None:
         options = body.get("stream_options") or {}
-        self.id = new_id("chatcmpl-", 29)
+        self.id = wire.new_id("chatcmpl-", 29)
         self.created = int(time.time())
         self.model = str(body.get("model", ""))
         self._reply = reply
@@ -180,10 +168,10 @@ class _Stream:
         if self._padded:
             # The real one hides the length of a token by padding of random length.
             self._count += 7
-            event["obfuscation"] = ALPHABET[: 4 + self._count % 12]
+            event["obfuscation"] = wire.ALPHABET[: 4 + self._count % 12]
         return data(event)
 
-    def pieces(self, parts: list[Part]) -> list[bytes]:
+    def pieces(self, parts: list[wire.Part]) -> list[bytes]:
         pieces: list[bytes] = []
         place = -1
         for part in parts:
@@ -210,7 +198,7 @@ class _Stream:
         return [end, self._event([], used)] if self._says_usage else [end]
 
 
-def _whole(stream: _Stream, parts: list[Part], finish: str, used: dict[str, Any] | None, reasoning: str) -> bytes:
+def _whole(stream: _Stream, parts: list[wire.Part], finish: str, used: dict[str, Any] | None, reasoning: str) -> bytes:
     def joined(kind: str) -> str:
         return "".join(part.text for part in parts if part.kind == kind)
 

@@ -292,9 +292,7 @@ def _calls(place: int, message: dict[str, Any]) -> dict[str, int | None]:
 def _refuse_arguments(arguments: object, where: str) -> None:
     if not isinstance(arguments, str):
         _bad(
-            f"Invalid type for '{where}': expected a string, but got {_kind(arguments)} instead.",
-            where,
-            "invalid_type",
+            f"Invalid type for '{where}': expected a string, but got {_kind(arguments)} instead.", where, "invalid_type"
         )
     try:
         fits = isinstance(msgspec.json.decode(arguments), dict)

@@ -1,4 +1,4 @@
-"""What both wires have in common: the parts of an answer, the bytes it becomes, and a refusal."""
+"""What the wires have in common: the parts of an answer, the bytes it becomes, and a refusal."""
 
 from __future__ import annotations
 
@@ -105,10 +105,7 @@ def retry_headers(fault: Fault) -> dict[str, str]:
 
 def parts_of(reply: Reply, limit: int | None, call_id: Callable[[], str]) -> tuple[list[Part], bool]:
     """What `reply` consists of, within `limit` tokens, and whether the limit cut it short."""
-    parts = [
-        Part("thinking", tokens_of(reply.thinking)),
-        Part("text", tokens_of(reply.text)),
-    ]
+    parts = [Part("thinking", tokens_of(reply.thinking)), Part("text", tokens_of(reply.text))]
     for place, (name, arguments) in enumerate(reply.calls):
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         id = reply.call_ids[place] if place < len(reply.call_ids) else call_id()

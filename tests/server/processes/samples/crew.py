@@ -54,7 +54,7 @@ async def nap() -> str:
 async def hog() -> str:
     """Block the whole interpreter, in C."""
     note("wedged")
-    sum(range(10**11))
+    sum(range(10**12))
     note("woke")
     return "counted"
 
@@ -81,14 +81,20 @@ def turns(*said: Any, pace: float | None = None) -> ScriptedModel:
     return ScriptedModel(list(said), tokens_per_second=pace)
 
 
+def talk_then_second(request: Any) -> Turn:
+    """Talks for as long as anybody needs to interrupt it; whoever asks once the test lets it go on hears one word."""
+    is_let_go = os.path.exists(os.environ["WITNESS"] + ".go")
+    return Turn("Second." if is_let_go else ENDLESS_TALK, calls=[("second", {})])
+
+
 worker = Agent(
     "worker",
-    model=turns(
-        Turn("First.", calls=[("first", {})]),
-        Turn(LONG_TALK, calls=[("second", {})]),
-        "Done.",
-        pace=80,
-    ),
+    model=turns(Turn("First.", calls=[("first", {})]), talk_then_second, "Done.", pace=80),
+    tools=[first, second],
+)
+speaker = Agent(
+    "speaker",
+    model=turns(Turn("First.", calls=[("first", {})]), Turn(LONG_TALK, calls=[("second", {})]), "Done.", pace=80),
     tools=[first, second],
 )
 talker = Agent("talker", model=ScriptedModel(lambda request: ENDLESS_TALK, tokens_per_second=50))

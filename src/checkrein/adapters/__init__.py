@@ -1,0 +1,1 @@
+"""Agents that were built with another framework: `interruptible(their_agent)`, a module for each framework."""

@@ -1,0 +1,118 @@
+"""What LangChain has, as ours: its models, messages, answers and tools."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, message_to_dict
+from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import BaseModel
+
+from checkrein.adapters.bridge import AdaptedTool, Rules
+from checkrein.calls.answer import SaidMessage, WholeAnswer
+from checkrein.core.conditions import Usage
+from checkrein.core.events import Json
+from checkrein.models.messages import ToolCall
+
+
+class Tokens(AsyncCallbackHandler):
+    """Hears the text of an answer as it comes."""
+
+    def __init__(self, tokens: asyncio.Queue[str | None]) -> None:
+        self._tokens = tokens
+
+    async def on_llm_new_token(self, token: Any, **_: Any) -> None:
+        self._tokens.put_nowait(token if isinstance(token, str) else "")
+
+
+def heard(model: BaseChatModel, tokens: Tokens) -> BaseChatModel:
+    """A copy of the model whose text is heard as it comes."""
+    before = model.callbacks if isinstance(model.callbacks, list) else []
+    changes: dict[str, Any] = {"callbacks": [*before, tokens]}
+    changes |= {field: True for field in ("streaming", "stream_usage") if field in type(model).model_fields}
+    return model.model_copy(update=changes)
+
+
+def name_of(model: BaseChatModel) -> str:
+    named = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
+    return f"{model.get_lc_namespace()[-1]}:{named}"
+
+
+def theirs_of(said: Sequence[SaidMessage]) -> list[BaseMessage]:
+    return [AIMessage(one["content"]) if one["role"] == "assistant" else HumanMessage(one["content"]) for one in said]
+
+
+def _usage(said: AIMessage) -> Usage | None:
+    used = said.usage_metadata
+    if used is None:
+        return None
+    cached = (used.get("input_token_details") or {}).get("cache_read") or 0
+    return Usage(input_tokens=used["input_tokens"], output_tokens=used["output_tokens"], cached_tokens=cached)
+
+
+def result_of_state(state: Any) -> Any:
+    structured = state.get("structured_response")
+    if structured is not None:
+        return plain(structured)
+    said = [one for one in state.get("messages", ()) if isinstance(one, AIMessage)]
+    return str(said[-1].text) if said else ""
+
+
+def plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def adapted(tool: BaseTool, rules: Mapping[str, Rules]) -> AdaptedTool:
+    said = rules.get(tool.name, Rules())
+    if not isinstance(tool, StructuredTool):
+        return AdaptedTool(_unknown, tool.name, said, why_here="only its class knows how it is called")
+    if tool.coroutine is not None or tool.func is None:
+        return AdaptedTool(tool.coroutine or _unknown, tool.name, said)
+    injected = set(inspect.signature(tool.func).parameters) - set(tool.tool_call_schema.model_fields)  # type: ignore[union-attr]
+    why = f"it takes {', '.join(sorted(injected))} of the framework" if injected else ""
+    if tool.response_format != "content":
+        why = "it gives an artifact beside its result"
+    return AdaptedTool(_in_its_module(tool.func), tool.name, said, why_here=why)
+
+
+def _in_its_module(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a worker process finds it: where it was decorated, its name is the tool's, which has it."""
+    found = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
+    if found is function or getattr(found, "func", None) is not function:
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    called.__qualname__ = f"{function.__qualname__}.func"
+    return called
+
+
+async def _unknown(**arguments: Any) -> Any:
+    """Stands for a function that nobody here has."""
+    raise NotImplementedError
+
+
+def whole(response: Any) -> WholeAnswer:
+    response = getattr(response, "model_response", response)
+    messages = [response] if isinstance(response, BaseMessage) else list(response.result)
+    structured = getattr(response, "structured_response", None)
+    value = {"messages": [message_to_dict(one) for one in messages], "structured": plain(structured)}
+    (said,) = [one for one in messages if isinstance(one, AIMessage)][-1:] or [AIMessage("")]
+    calls = tuple(
+        ToolCall(one["id"] or "", one["name"], Json(text_of(one["args"]).encode())) for one in said.tool_calls
+    )
+    return WholeAnswer(value, _usage(said), calls)

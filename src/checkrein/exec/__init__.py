@@ -1,0 +1,1 @@
+"""Programs that know nothing of Checkrein, as runs: `checkrein exec -- COMMAND`."""

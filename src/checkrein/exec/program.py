@@ -1,0 +1,124 @@
+"""A program that knows nothing of Checkrein, as an agent: one call as long as it lives, and a gateway beside it.
+
+It is a black box, and so it is not played again: what it did between its requests is known only by what it says. After
+a crash it is in doubt as a whole, and going on is its own affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from checkrein.agents.context import Context
+from checkrein.agents.program import ProgramAgent
+from checkrein.calls.base import CallRequest, Execution, Perform, Permit, RefusedExecution
+from checkrein.calls.executor import mark_of
+from checkrein.calls.process import Command, ProcessExecution
+from checkrein.core.conditions import Condition
+from checkrein.core.enums import CallKind
+from checkrein.core.events import WatcherFlagged
+from checkrein.driver.program_api import ProgramApi
+from checkrein.exec.profiles import Profile, prepare
+from checkrein.exec.seal import Seal
+from checkrein.gateway.gateway import Gateway
+
+FIRST: Final = "c1"
+"""The program is the first call of its run. Where that was made before, somebody else has died over it."""
+NOT_AGAIN: Final = "A program is not started again by itself: nobody knows how far it had come. Start it anew."
+BYPASS_SECONDS: Final = 10.0
+"""So long a program may be at work without one request before it is said that it may go round the gateway."""
+BYPASS: Final = "It has asked no model through the gateway yet: it may go round it. --sealed leaves it no other way."
+
+
+class CommandProgram(ProgramAgent[Any]):
+    """Runs `command`, which is told by its profile to ask the gateway. Raises `MisuseError` for a wrong upstream."""
+
+    replays = False
+
+    def __init__(
+        self,
+        name: str,
+        command: Command,
+        profile: Profile,
+        *,
+        upstreams: Mapping[str, str] | None = None,
+        sealed: bool = False,
+        stop_when: Condition | None = None,
+    ) -> None:
+        super().__init__(self._work, name=name, stop_when=stop_when)
+        self.description = f"`{shlex.join(command.arguments)}`, a program that knows nothing of Checkrein."
+        self._command = command
+        self._profile = profile
+        self._upstreams = dict(upstreams or {})
+        self._sealed = sealed
+        self._execution: ProcessExecution | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """With what the program ended by itself; None where it has not, or was ended."""
+        return None if self._execution is None else self._execution.exit_code
+
+    @property
+    def going_on(self) -> str:
+        """How the program itself goes on where it was ended, in a sentence; empty: it cannot."""
+        how = self._profile.resumes
+        return (
+            f"{self.name} has a record of its own, from which it goes on with: checkrein exec -- {how}" if how else ""
+        )
+
+    async def _work(self, ctx: Context, goal: str) -> Any:
+        raise NotImplementedError  # it is played below, with the driver in hand
+
+    async def play(self, driver: ProgramApi) -> bytes | None:
+        environment = self._command.environment
+        async with Gateway(Context(self, driver), upstreams=self._upstreams, environment=environment) as gateway:
+            seal = Seal(gateway.port) if self._sealed else None
+            with tempfile.TemporaryDirectory(prefix="checkrein-exec-") as folder:
+                try:
+                    return await self._play(driver, gateway, seal, Path(folder))
+                finally:
+                    if seal is not None:
+                        await seal.close()
+
+    async def _play(self, driver: ProgramApi, gateway: Gateway, seal: Seal | None, folder: Path) -> bytes | None:
+        environment = {**self._command.environment, **gateway.environment()}
+        prepared = prepare(self._profile, self._command.arguments, environment, gateway.urls, folder)
+        command = msgspec.structs.replace(
+            self._command,
+            arguments=prepared.arguments,
+            environment=prepared.environment,
+            seal=None if seal is None else (seal.line.fileno(), seal.port),
+        )
+
+        def perform(permit: Permit) -> Execution:
+            return self._start(command, driver, permit)
+
+        if seal is None and not prepared.is_known:
+            driver.start(self._tell_of_a_bypass(driver, gateway))
+        arguments = msgspec.json.encode({"command": list(self._command.arguments)})
+        request = CallRequest(kind=CallKind.PROCESS, name=self.name, perform=perform, arguments=arguments)
+        return (await driver.call(request)).value
+
+    def _start(self, command: Command, driver: ProgramApi, permit: Permit) -> Execution:
+        if (permit.call, permit.attempt) != (FIRST, 1):
+            return RefusedExecution(NOT_AGAIN)
+        mark = mark_of(permit.key, permit.call, permit.attempt)
+        self._execution = ProcessExecution(command, runtime=driver.executor.runtime, mark=mark)
+        return self._execution
+
+    async def _tell_of_a_bypass(self, driver: ProgramApi, gateway: Gateway) -> None:
+        await asyncio.sleep(BYPASS_SECONDS)
+        if not gateway.requests:
+            driver.note_once(WatcherFlagged(id="bypass", at=driver.now(), watcher="gateway", what=BYPASS))
+
+    def answer(self, question: str, driver: ProgramApi) -> Perform:
+        def refuse(permit: Permit) -> Execution:
+            return RefusedExecution(f"{self.name} is a program of its own: it answers no questions on the side.")
+
+        return refuse

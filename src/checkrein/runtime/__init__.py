@@ -1,1 +1,0 @@
-"""Who turns the crank: drivers, replay, calls and how they are really stopped."""

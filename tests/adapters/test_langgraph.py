@@ -1,0 +1,165 @@
+"""What only LangGraph has: graphs without reins, and interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from checkrein import Run, Runtime
+from checkrein.adapters.langgraph import Reins, interruptible, reined
+from checkrein.core.enums import Status
+from checkrein.errors import MisuseError
+from checkrein.testing.provider import Provider, Reply, Request
+from tests.adapters.contract.test_drills import SLOW, driven_elsewhere, kill, use
+from tests.adapters.frameworks import langgraph_branches
+from tests.adapters.frameworks.langgraph import model
+from tests.adapters.tools import note_down
+from tests.support.runs import until_status
+from tests.support.witness import Witness
+
+pytestmark = [pytest.mark.anyio, pytest.mark.torture]  # tests/adapters/conftest.py says why
+
+
+def test_a_compiled_graph_without_reins_is_refused_with_the_line_to_write() -> None:
+    graph = create_agent(model("http://127.0.0.1:1/v1", "key"), [note_down], name="support")
+
+    with pytest.raises(MisuseError, match=r"has no reins.*create_agent\(…, middleware=\[Reins\(\)\]\)") as refused:
+        interruptible(graph)
+
+    assert refused.value.message.count(". ") == 0, "one sentence"
+
+
+def questions(provider: Provider) -> Any:
+    """An agent with a tool that puts questions to a person, by the framework's own `interrupt`."""
+
+    @tool
+    async def ask_for(what: str) -> str:
+        """Ask a person."""
+        return f"{what}: {interrupt({'which': what})}"
+
+    asked = model(provider.openai_url, str(provider.key))
+    graph = create_agent(asked, [ask_for, note_down], name="asks", middleware=[Reins()])
+    return interruptible(graph, inline=["ask_for"])
+
+
+async def question_of(run: Run[Any]) -> str:
+    await until_status(run, Status.PAUSED)
+    (need,) = (await run.view()).waiting
+    assert need.kind == "question"
+    return need.what
+
+
+async def test_an_interrupt_is_needs_you_and_its_answer_survives_restarts(
+    provider: Provider, witness: Witness, store: str
+) -> None:
+    """D29 D37: each of two questions at once gets its own answer; nothing before them is done again."""
+    provider.play(
+        [
+            use(("note_down", {"log": witness.log, "word": "first"})),
+            use(("ask_for", {"what": "colour"}), ("ask_for", {"what": "size"})),
+            Reply("Blue it is."),
+        ]
+    )
+    agent = questions(provider)
+    async with Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Paint.")
+        assert "colour" in await question_of(run)
+    agent = questions(provider)
+    async with Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.get(run.id)
+        assert "colour" in await question_of(run)
+        await run.resume("blue")
+        assert "size" in await question_of(run)
+    agent = questions(provider)
+    async with Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.get(run.id)
+        await run.resume("large")
+        assert await run.result() == "Blue it is."
+
+    assert witness.words() == ["first"]
+    assert len(provider.log) == 3
+    told = [one["content"] for one in provider.log[2].messages if one["role"] == "tool"]
+    assert told == ["noted first", "colour: blue", "size: large"]
+
+
+def test_a_graph_of_ones_own_without_reins_is_refused() -> None:
+    asked = model("http://127.0.0.1:1/v1", "key")
+
+    async def answer(state: MessagesState) -> Any:
+        return {"messages": [await asked.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").compile()
+    with pytest.raises(MisuseError, match=r"reined\(model\) and reined\(tool\)"):
+        interruptible(graph, name="own")
+    with pytest.raises(MisuseError, match="takes a chat model or a tool"):
+        reined(7)  # type: ignore[call-overload]
+
+
+async def test_branches_by_send_get_their_own_answers_back_in_a_new_process(
+    provider: Provider, witness: Witness, store: str
+) -> None:
+    """D28 D29 D30: two of three branches are answered, the last first, before pause and kill."""
+    answered = asyncio.Event()
+
+    async def first(request: Request) -> Reply:
+        word = str(request.messages[-1]["content"]).removeprefix("What of ").removesuffix("?")
+        if word == "one":
+            return SLOW
+        if word == "two":
+            await answered.wait()
+        answered.set()
+        return Reply(f"Of {word}.")
+
+    provider.play(first)
+    async with (
+        driven_elsewhere(langgraph_branches, store, provider, witness.log) as (process, id),
+        Runtime(store) as other,
+    ):
+        await provider.until(lambda log: any(not one.how and one.tokens_sent >= 5 for one in log), timeout=120)
+        run = await other.get(id)
+        while [one.now for one in (await run.view()).calls if one.name == "openai:gpt-5"].count("completed") < 2:
+            await asyncio.sleep(0.05)
+        await run.pause()
+        await kill(process)
+
+    provider.play([Reply("Of one.")])
+    agent = langgraph_branches.adapted(provider.openai_url, str(provider.key), witness.log)
+    async with Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.get(id)
+        await run.resume()
+        assert await run.result() == ", ".join(f"noted {word}: Of {word}." for word in langgraph_branches.WORDS)
+
+    assert sorted(witness.words()) == sorted(langgraph_branches.WORDS)
+    assert len(provider.log) == 4, "what was answered is not asked again"
+    assert provider.log[3].messages[-1]["content"] == "What of one?"
+
+
+async def test_a_graph_of_ones_own_is_redirected_and_does_what_it_did_without_checkrein(
+    provider: Provider, witness: Witness
+) -> None:
+    """D21 D38: what a person said stays where it was said, in all later requests."""
+    noting = use(("note_down", {"log": witness.log, "word": "un"}))
+    provider.play([SLOW, noting, Reply("Fini.")])
+    graph = langgraph_branches.loop(provider.openai_url, str(provider.key))
+    agent = interruptible(graph)
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Talk.")
+        await provider.until(lambda log: bool(log) and log[0].tokens_sent >= 5, timeout=120)
+        await run.redirect("In French.")
+        assert await run.result() == "Fini."
+
+    for request in provider.log[1:]:
+        said = [(one["role"], str(one.get("content"))) for one in request.messages[:3]]
+        assert [role for role, _ in said] == ["user", "assistant", "user"]
+        assert said[1][1].startswith("word0")
+        assert said[2][1] == "In French."
+    provider.play([noting, Reply("Fini.")])
+    state = await graph.ainvoke({"messages": [("user", "Talk.")]})
+    assert state["messages"][-1].text == "Fini."
+    assert witness.words() == ["un", "un"]

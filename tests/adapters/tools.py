@@ -1,0 +1,56 @@
+"""Tools that every framework is given. They keep a log of their own, which is the witness of what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from tests.support.witness import note
+
+
+def note_down(log: str, word: str) -> str:
+    """Write a word down."""
+    note(log, word)
+    return f"noted {word}"
+
+
+def tick(log: str) -> str:
+    """Block, and tick."""
+    for _ in range(2000):
+        note(log, "tick")
+        time.sleep(0.02)
+    return "ticked"
+
+
+def slowly(log: str, word: str) -> str:
+    """Write a word down, and return once the file `<log>.go` is there."""
+    note(log, f"begin {word}")
+    while not os.path.exists(f"{log}.go"):
+        time.sleep(0.02)
+    note(log, f"end {word}")
+    return f"did {word}"
+
+
+async def quickly(log: str, word: str) -> str:
+    """Write a word down on the event loop."""
+    note(log, f"async {word}")
+    await asyncio.sleep(0)
+    return f"async {word}"
+
+
+def take_back(call: Any) -> None:
+    note(call.arguments["log"], f"undone {call.arguments['word']}")
+
+
+def publish(log: str, word: str) -> str:
+    """Publish a word: a person is asked first."""
+    note(log, f"published {word}")
+    return "out"
+
+
+def fails(log: str) -> str:
+    """Always fails."""
+    note(log, "failing")
+    raise LookupError("no such thing")
