@@ -18,11 +18,10 @@ from checkrein.errors import RunNotFound, Unauthorised
 if TYPE_CHECKING:
     from checkrein.cli.attach import Manner
     from checkrein.control.control import Settling
-    from checkrein.control.view import ApprovalView, RunView
+    from checkrein.control.view import ApprovalView, ListedRun, RunView
     from checkrein.core.origin import Origin
     from checkrein.core.receipts import Receipt
     from checkrein.core.verb_specs import VerbSpec
-    from checkrein.server.run_list import ListedRun
 
 T = TypeVar("T")
 

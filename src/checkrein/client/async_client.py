@@ -27,7 +27,7 @@ from checkrein.control.halt import Halted, HaltList, LatchedHalt, Lifted
 from checkrein.control.receipt_waiter import Settling
 from checkrein.control.start import IfBusy
 from checkrein.control.stops import Stop, Stops
-from checkrein.control.view import CallView, RunView
+from checkrein.control.view import CallView, ListedRun, RunView
 from checkrein.core.enums import TERMINAL, Answer, Status, Undo, When
 from checkrein.core.events import RunFinished
 from checkrein.core.receipts import Receipt
@@ -36,7 +36,7 @@ from checkrein.core.verb_specs import SPECS, VerbSpec
 from checkrein.core.wording import ENDED
 from checkrein.errors import MisuseError, Refused, RunFailed
 from checkrein.journal.base import Recorded
-from checkrein.server.run_list import ListedRun, RunList
+from checkrein.server.run_list import RunList
 
 if TYPE_CHECKING:
     from checkrein.server.auth.routes import NewToken, TokenList, TokenView, WhoAmI

@@ -16,8 +16,8 @@ from checkrein.core.consequences import VerbControl
 from checkrein.core.enums import Answer, CallKind, EffectState, Status, Verb
 from checkrein.core.origin import Origin
 from checkrein.core.receipts import Receipt
-from checkrein.core.state import Waiting
-from checkrein.journal.base import Recorded
+from checkrein.core.state import State, Waiting
+from checkrein.journal.base import Recorded, RunRow
 
 
 class Shown(StrEnum):
@@ -273,6 +273,59 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     brought: ShownValue | None = None
     """The result as people read it."""
     error: str | None = None
+
+
+class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the list of runs."""
+
+    id: str
+    status: Status
+    waiting: bool
+    """Whether it waits for a person."""
+    waiting_for: tuple[Waiting, ...]
+    agent: str
+    goal: str
+    thread: str
+    owner: str
+    parent: str | None
+    created_at: float
+    changed_at: float
+    driven: bool = True
+    """False: it is at work by its status, and no living process drives it."""
+    waits_for_worker: str = ""
+    """As in `RunView`."""
+    elapsed_seconds: float
+    ticking: bool
+    """Whether its time is counting."""
+    usage: Usage
+    seq: int
+    steps: tuple[int, int]
+    """How many of its plan's steps have begun, and how many there are."""
+
+    @classmethod
+    def of(cls, row: RunRow, state: State, left: float | None, at: float, waits_for_worker: str) -> Self:
+        """A run at `at`. `left`: since when nobody drives it although it is at work, if so."""
+        waiting = () if state.is_finished else state.asked()
+        return cls(
+            id=row.id,
+            status=state.status,
+            waiting=bool(waiting),
+            waiting_for=waiting,
+            agent=row.agent,
+            goal=row.goal,
+            thread=row.thread,
+            owner=row.owner,
+            parent=row.parent,
+            created_at=row.created_at,
+            changed_at=row.changed_at,
+            driven=left is None,
+            waits_for_worker=waits_for_worker,
+            elapsed_seconds=round(state.spent(at if left is None else left).elapsed_seconds, 3),
+            ticking=state.active_since is not None and left is None,
+            usage=state.usage,
+            seq=state.seq,
+            steps=(state.steps_begun, len(state.plan)),
+        )
 
 
 class RunEvent(Recorded, frozen=True, gc=False):

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from checkrein.core.conditions import Usage
+from checkrein.control.view import ListedRun
 from checkrein.core.enums import AT_WORK, UNFINISHED, Status
-from checkrein.core.state import State, Waiting
+from checkrein.core.state import State
 from checkrein.driver.ownership import left_at
 from checkrein.journal.base import Lease, RunFilter, RunRow
 from checkrein.server.auth.principals import Principal, Role
@@ -21,34 +21,6 @@ from checkrein.server.backend import Backend
 
 PAGE: Final = 200
 KEPT: Final = 5_000
-
-
-class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list."""
-
-    id: str
-    status: Status
-    waiting: bool
-    """Whether it waits for a person."""
-    waiting_for: tuple[Waiting, ...]
-    agent: str
-    goal: str
-    thread: str
-    owner: str
-    parent: str | None
-    created_at: float
-    changed_at: float
-    driven: bool = True
-    """False: it is at work by its status, and no living process drives it."""
-    waits_for_worker: str = ""
-    """As in `RunView`."""
-    elapsed_seconds: float
-    ticking: bool
-    """Whether its time is counting."""
-    usage: Usage
-    seq: int
-    steps: tuple[int, int]
-    """How many of its plan's steps have begun, and how many there are."""
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +96,10 @@ class Listing:
         undriven = [one for one in states.values() if _is_undriven(one, leases.get(one.run), at)]
         wanted = await self._backend.workers_wanted(undriven) if undriven else {}
         lines = ((row, states[row.id]) for row in rows if row.id in states)
-        return [_line(row, state, leases.get(row.id), at, wanted.get(row.id, "")) for row, state in lines]
+        return [
+            ListedRun.of(row, state, left_at(leases.get(row.id), state, at), at, wanted.get(row.id, ""))
+            for row, state in lines
+        ]
 
     async def _known_states(self, rows: list[RunRow]) -> dict[str, State]:
         """The states of these runs, each at least as new as its row."""
@@ -148,28 +123,3 @@ class Listing:
 def _is_undriven(state: State, lease: Lease | None, at: float) -> bool:
     """Whether a run wants a driver and has none."""
     return state.status is Status.QUEUED or left_at(lease, state, at) is not None
-
-
-def _line(row: RunRow, state: State, lease: Lease | None, at: float, waits_for_worker: str) -> ListedRun:
-    waiting = () if state.is_finished else state.asked()
-    left = left_at(lease, state, at)
-    return ListedRun(
-        id=row.id,
-        status=state.status,
-        waiting=bool(waiting),
-        waiting_for=waiting,
-        agent=row.agent,
-        goal=row.goal,
-        thread=row.thread,
-        owner=row.owner,
-        parent=row.parent,
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        driven=left is None,
-        waits_for_worker=waits_for_worker,
-        elapsed_seconds=round(state.spent(at if left is None else left).elapsed_seconds, 3),
-        ticking=state.active_since is not None and left is None,
-        usage=state.usage,
-        seq=state.seq,
-        steps=(state.steps_begun, len(state.plan)),
-    )

@@ -20,10 +20,10 @@ from checkrein.core.state import Waiting
 from checkrein.core.wording import clock, status_word
 
 if TYPE_CHECKING:
+    from checkrein.control.view import ListedRun
     from checkrein.core.effects import Effect
     from checkrein.core.state import State
     from checkrein.journal.base import Lease, RunRow
-    from checkrein.server.run_list import ListedRun
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,8 @@ def ps(all_runs: bool, limit: int, as_json: bool, place: options.Place) -> None:
         if not isinstance(session, StoreSession):
             from checkrein.cli.remote import listed_runs
 
-            return [_from_server(one) for one in await listed_runs(session, status, limit)]
+            # That it has a process for each of its agents is the server's own concern.
+            return [_shown(one, is_driven=one.driven) for one in await listed_runs(session, status, limit)]
         from checkrein.control.worker_roster import WorkerRoster
 
         rows = await session.journal.runs(status=status, limit=limit)
@@ -102,16 +103,15 @@ def ps(all_runs: bool, limit: int, as_json: bool, place: options.Place) -> None:
         print(f"No {'run' if all_runs else 'unfinished run'} in {where}.{more}", file=sys.stderr)
 
 
-def _from_server(one: ListedRun) -> Listed:
-    """A line of a server's list. That it has a process for each of its agents is its own concern."""
+def _shown(one: ListedRun, *, settling: str = "", is_driven: bool, resumes_itself: bool = False) -> Listed:
     return Listed(
         run=one.id,
         status=one.status,
         waiting=one.waiting_for,
-        settling="",
-        is_driven=one.driven,
+        settling=settling,
+        is_driven=is_driven,
         waits_for_worker=one.waits_for_worker,
-        resumes_itself=False,
+        resumes_itself=resumes_itself,
         agent=one.agent,
         goal=one.goal,
         thread=one.thread,
@@ -133,36 +133,21 @@ def _is_undriven(state: State, lease: Lease | None, at: float) -> bool:
 async def _listed(
     session: StoreSession, row: RunRow, state: State, lease: Lease | None, waits_for_worker: str
 ) -> Listed:
+    from checkrein.control.view import ListedRun
     from checkrein.driver.ownership import is_in_force, left_at
 
     at = session.journal.now()
-    left = left_at(lease, state, at)
-    return Listed(
-        run=row.id,
-        status=state.status,
-        waiting=() if state.is_finished else state.asked(),
+    return _shown(
+        ListedRun.of(row, state, left_at(lease, state, at), at, waits_for_worker),
         settling=_settling(state, await session.journal.effects(row.id)) if state.verbs else "",
         is_driven=lease is not None and is_in_force(lease, at),
-        waits_for_worker=waits_for_worker,
         resumes_itself=state.resumes_itself,
-        agent=row.agent,
-        goal=row.goal,
-        thread=row.thread,
-        owner=row.owner,
-        parent=row.parent,
-        created_at=row.created_at,
-        elapsed_seconds=round(state.spent(at if left is None else left).elapsed_seconds, 3),
-        steps=_steps(state),
     )
 
 
 def _settling(state: State, effects: Sequence[Effect]) -> str:
     pending = next((verb for verb in reversed(state.verbs) if verb.superseded_by is None), None)
     return "" if pending is None else obstacle(state, pending, effects) or ""
-
-
-def _steps(state: State) -> tuple[int, int]:
-    return (state.steps_begun, len(state.plan)) if state.plan else (state.usage.tool_calls, 0)
 
 
 def _urgency(one: Listed) -> tuple[int, float]:
