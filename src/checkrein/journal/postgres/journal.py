@@ -11,8 +11,6 @@ import psycopg
 from anyio import to_thread
 
 from checkrein.asyncutil import run_to_completion
-from checkrein.core.effects import Effect
-from checkrein.core.enums import EffectState, Status
 from checkrein.core.events import CallFinished, Event, RunCreated
 from checkrein.core.state import State
 from checkrein.journal import admission, base, encoding, refusals
@@ -27,7 +25,7 @@ from checkrein.journal.postgres.listener import Listener
 from checkrein.journal.postgres.reads import Reader
 from checkrein.journal.postgres.tables import JoinChunks, SaveSnapshot, WriteChunks, WriteFile
 from checkrein.journal.postgres.writer import News, Writer
-from checkrein.journal.stored import StoredJournal
+from checkrein.journal.stored import Reads, StoredJournal
 from checkrein.journal.subscriptions import Changes, Follower, Operated, Subscriptions, Texts
 from checkrein.timings import LEASE_MARGIN_SECONDS, STORE_PATIENCE_SECONDS
 
@@ -42,7 +40,7 @@ LIVE_SECONDS: Final = 0.2
 """How often, where it is not told."""
 
 
-class PostgresJournal(StoredJournal):
+class PostgresJournal(StoredJournal[Session]):
     """Opens the journal at `address`, or makes one in an empty database. Blocks meanwhile; `open_journal` does not.
 
     `listen` is an address of the same database that leads past a pooler. `patience` is how many seconds a server that
@@ -50,6 +48,26 @@ class PostgresJournal(StoredJournal):
     """
 
     text_seconds = 0.1
+    _reader: Reader
+    _reads = Reads(
+        read=reads.read,
+        find=find,
+        check_chain=reads.check_chain,
+        snapshot=tables.read_snapshot,
+        fold=reads.fold,
+        tally=reads.tally,
+        effects=tables.read_effects,
+        wanting_undo=tables.wanting_undo,
+        leases=leases.read_all,
+        versions=leases.versions,
+        owners=leases.owners,
+        departed=workers.departed,
+        fences=tables.read_fences,
+        operations=tables.read_operations,
+        chunks=tables.read_chunks,
+        chunks_of=tables.read_chunks_of,
+        file=tables.read_file,
+    )
 
     def __init__(
         self,
@@ -187,12 +205,6 @@ class PostgresJournal(StoredJournal):
         taken = await self._writer.submit(job, self._patience_for(run, epoch))
         return await self._appended(run, proposal, taken, after, self._target.shown)
 
-    def _read(self, run: str, after: int, limit: int) -> Awaitable[tuple[base.Recorded, ...]]:
-        return self._reader.ask(reads.read, run, after, limit)
-
-    async def find(self, run: str, event_id: str) -> base.Recorded | None:
-        return await self._reader.ask(find, run, event_id)
-
     def follow(self, run: str, *, after: int = 0, wants: base.Wants | None = None) -> base.RecordStream:
         return Follower(self._tower, run, after, self._read, wants)
 
@@ -200,12 +212,6 @@ class PostgresJournal(StoredJournal):
         return Changes(self._tower, self._reader.check_open, except_for)
 
     # -- what is derived from events
-
-    def _snapshot(self, run: str) -> Awaitable[State | None]:
-        return self._reader.ask(tables.read_snapshot, run)
-
-    def _fold(self, run: str, state: State | None) -> Awaitable[tuple[State | None, int]]:
-        return self._reader.ask(reads.fold, run, state)
 
     def _keep_snapshot(self, state: State) -> None:
         self._writer.submit_quietly(SaveSnapshot(state), self._patience)
@@ -218,12 +224,6 @@ class PostgresJournal(StoredJournal):
                 is_whole = state is not None and folded < reads.PAGE
                 found[run] = self._loaded(state, folded) if state is not None and is_whole else await self.load(run)
         return found
-
-    async def tally(self) -> Mapping[tuple[str, Status], int]:
-        return await self._reader.ask(reads.tally)
-
-    async def effects(self, run: str, states: Collection[EffectState] = ()) -> tuple[Effect, ...]:
-        return await self._reader.ask(tables.read_effects, run, states)
 
     async def runs(
         self, *, limit: int = 100, before: str | None = None, **wanted: Unpack[base.RunFilter]
@@ -240,12 +240,6 @@ class PostgresJournal(StoredJournal):
             if len(rows) < reads.SCANNED:
                 break
         return tuple(found[:limit])
-
-    async def wanting_undo(self) -> tuple[str, ...]:
-        return await self._reader.ask(tables.wanting_undo)
-
-    def _check_chain(self, run: str, seq: int, hash: bytes) -> Awaitable[tuple[int, bytes, bool]]:
-        return self._reader.ask(reads.check_chain, run, seq, hash)
 
     # -- leases
 
@@ -273,15 +267,6 @@ class PostgresJournal(StoredJournal):
     async def lease(self, run: str) -> base.Lease | None:
         return await self._reader.ask(leases.read, run)
 
-    async def leases(self, ids: Collection[str]) -> Mapping[str, base.Lease]:
-        return await self._reader.ask(leases.read_all, ids)
-
-    async def versions(self, ids: Collection[str]) -> Mapping[str, str]:
-        return await self._reader.ask(leases.versions, ids)
-
-    async def owners(self) -> tuple[base.Owner, ...]:
-        return await self._reader.ask(leases.owners)
-
     async def leases_of(
         self, processes: Collection[str], agents: Collection[str], **left: Unpack[base.LeftToOthers]
     ) -> tuple[base.Lease, ...]:
@@ -292,20 +277,10 @@ class PostgresJournal(StoredJournal):
     ) -> tuple[str, ...]:
         return await self._reader.ask(leases.free, leases.Wanted(agents, owner, options, self._clocks), most)
 
-    async def claim_free(
-        self,
-        agents: Collection[str],
-        owner: base.Owner,
-        *,
-        most: int,
-        seconds: float,
-        **options: Unpack[base.ClaimOptions],
+    async def _claim_some(
+        self, agents: Collection[str], owner: base.Owner, most: int, seconds: float, options: base.ClaimOptions
     ) -> tuple[base.Lease, ...]:
-        self._check_version()
-        wanted = leases.Wanted(agents, owner, options, self._clocks)
-        if not await self._reader.ask(leases.free, wanted, 1):
-            return ()  # asked first: to find nothing costs no transaction
-        job = leases.ClaimFree(wanted, most, seconds)
+        job = leases.ClaimFree(leases.Wanted(agents, owner, options, self._clocks), most, seconds)
         claimed = await self._writer.submit(job, min(self._patience, _less_margin(seconds)))
         self._lease_seconds.update(dict.fromkeys((lease.run for lease in claimed), seconds))
         return claimed
@@ -336,9 +311,6 @@ class PostgresJournal(StoredJournal):
     async def bury(self, name: str, *, by: str, reason: str) -> base.Worker:
         return await self._writer.submit(workers.Bury(name, by, reason, self._clocks), self._patience)
 
-    async def departed(self, processes: Collection[str]) -> frozenset[str]:
-        return await self._reader.ask(workers.departed, processes)
-
     # -- fences
 
     async def fence(self, fence: base.Fence, *, host: str = "") -> bool:
@@ -349,13 +321,7 @@ class PostgresJournal(StoredJournal):
         asked = admission.reset_request(scope, name, words)
         return await self._writer.submit(tables.LiftFence(asked, words.get("runs", ())), self._patience)
 
-    async def fences(self) -> tuple[base.Fence, ...]:
-        return await self._reader.ask(tables.read_fences)
-
     # -- operations
-
-    async def operations(self, *, after: int = 0, limit: int | None = None) -> tuple[base.RecordedOperation, ...]:
-        return await self._reader.ask(tables.read_operations, after, limit)
 
     def operated(self, *, seconds: float) -> AsyncIterator[None]:
         return Operated(self._tower, seconds)
@@ -369,19 +335,10 @@ class PostgresJournal(StoredJournal):
         is_told = self._listener.is_sure_to_hear
         return Texts(self._tower, lambda: LOOK_FOR_TEXT_SECONDS if is_told() else LIVE_SECONDS)
 
-    async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[base.Chunk, ...]:
-        return await self._reader.ask(tables.read_chunks, run, call, after)
-
-    async def chunks_of(self, after: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], tuple[base.Chunk, ...]]:
-        return await self._reader.ask(tables.read_chunks_of, after)
-
     # -- files of calls
 
     async def write_file(self, run: str, call: str, number: int, body: bytes) -> None:
         await self._writer.submit(WriteFile(run, call, number, body), self._patience)
-
-    async def file(self, run: str, call: str, number: int) -> bytes | None:
-        return await self._reader.ask(tables.read_file, run, call, number)
 
     # -- the keys to the runs, which whoever serves them keeps here
 

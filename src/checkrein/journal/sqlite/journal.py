@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 from typing import Final, Unpack
 
 from anyio import to_thread
 
 from checkrein.asyncutil import run_to_completion
-from checkrein.core.effects import Effect
-from checkrein.core.enums import EffectState, Status
 from checkrein.core.events import Event, RunCreated, VerbAccepted
 from checkrein.core.state import State
 from checkrein.journal import admission, base, encoding, refusals
@@ -29,7 +28,7 @@ from checkrein.journal.sqlite.job import Transaction
 from checkrein.journal.sqlite.tables import SaveSnapshot, WriteChunks, WriteFile
 from checkrein.journal.sqlite.write_lock import WriteLock
 from checkrein.journal.sqlite.writer import Writer
-from checkrein.journal.stored import StoredJournal
+from checkrein.journal.stored import Reads, StoredJournal
 from checkrein.journal.subscriptions import Changes, Follower, Operated, Subscriptions
 from checkrein.timings import STORE_PATIENCE_SECONDS
 
@@ -46,12 +45,33 @@ class AppendVerb(Append):
         return taken
 
 
-class SqliteJournal(StoredJournal):
+class SqliteJournal(StoredJournal[sqlite3.Connection]):
     """Opens the journal at `path`, or makes one. Blocks meanwhile; `open_journal` does not.
 
     `clock` gives Unix seconds and is asked, beside `steady`, for leases only; `patience` is how many seconds a write
     waits for other processes before it raises `StoreUnavailable`.
     """
+
+    _reader: Reader
+    _reads = Reads(
+        read=reads.read,
+        find=find,
+        check_chain=reads.check_chain,
+        snapshot=tables.read_snapshot,
+        fold=reads.fold,
+        tally=reads.tally,
+        effects=tables.read_effects,
+        wanting_undo=tables.wanting_undo,
+        leases=leases.read_all,
+        versions=leases.versions,
+        owners=leases.owners,
+        departed=workers.departed,
+        fences=tables.read_fences,
+        operations=tables.read_operations,
+        chunks=tables.read_chunks,
+        chunks_of=tables.read_chunks_of,
+        file=tables.read_file,
+    )
 
     def __init__(
         self,
@@ -101,12 +121,6 @@ class SqliteJournal(StoredJournal):
         )
         return await self._appended(run, proposal, taken, after, self._path)
 
-    def _read(self, run: str, after: int, limit: int) -> Awaitable[tuple[base.Recorded, ...]]:
-        return self._reader.ask(reads.read, run, after, limit)
-
-    async def find(self, run: str, event_id: str) -> base.Recorded | None:
-        return await self._reader.ask(find, run, event_id)
-
     def follow(self, run: str, *, after: int = 0, wants: base.Wants | None = None) -> base.RecordStream:
         follower = Follower(self._tower, run, after, self._read, wants)
         self._reader.look_out()
@@ -118,12 +132,6 @@ class SqliteJournal(StoredJournal):
         return changes
 
     # -- what is derived from events
-
-    def _snapshot(self, run: str) -> Awaitable[State | None]:
-        return self._reader.ask(tables.read_snapshot, run)
-
-    def _fold(self, run: str, state: State | None) -> Awaitable[tuple[State | None, int]]:
-        return self._reader.ask(reads.fold, run, state)
 
     def _keep_snapshot(self, state: State) -> None:
         self._writer.submit_quietly(SaveSnapshot(state, self._path, Lane.IDLE))
@@ -138,9 +146,6 @@ class SqliteJournal(StoredJournal):
                     found[name] = self._loaded(*answer)
             del left[: len(answers)]
         return found
-
-    async def effects(self, run: str, states: Collection[EffectState] = ()) -> tuple[Effect, ...]:
-        return await self._reader.ask(tables.read, run, states)
 
     async def runs(
         self, *, limit: int = 100, before: str | None = None, **wanted: Unpack[base.RunFilter]
@@ -166,15 +171,6 @@ class SqliteJournal(StoredJournal):
             keys |= found
         return reads.Changed(after, keys)
 
-    async def tally(self) -> Mapping[tuple[str, Status], int]:
-        return await self._reader.ask(reads.tally)
-
-    async def wanting_undo(self) -> tuple[str, ...]:
-        return await self._reader.ask(tables.wanting_undo)
-
-    def _check_chain(self, run: str, seq: int, hash: bytes) -> Awaitable[tuple[int, bytes, bool]]:
-        return self._reader.ask(reads.check_chain, run, seq, hash)
-
     # -- leases
 
     async def claim(
@@ -192,15 +188,6 @@ class SqliteJournal(StoredJournal):
         _, _, lease = await self._reader.ask(leases.read, run)
         return lease
 
-    async def leases(self, ids: Collection[str]) -> Mapping[str, base.Lease]:
-        return await self._reader.ask(leases.read_of, ids)
-
-    async def versions(self, ids: Collection[str]) -> Mapping[str, str]:
-        return await self._reader.ask(leases.versions, ids)
-
-    async def owners(self) -> tuple[base.Owner, ...]:
-        return await self._reader.ask(leases.owners)
-
     async def leases_of(
         self, processes: Collection[str], agents: Collection[str], **left: Unpack[base.LeftToOthers]
     ) -> tuple[base.Lease, ...]:
@@ -211,18 +198,10 @@ class SqliteJournal(StoredJournal):
     ) -> tuple[str, ...]:
         return tuple(await self._reader.ask(leases.free, leases.Wanted(agents, owner, most, options), self._clocks))
 
-    async def claim_free(
-        self,
-        agents: Collection[str],
-        owner: base.Owner,
-        *,
-        most: int,
-        seconds: float,
-        **options: Unpack[base.ClaimOptions],
+    async def _claim_some(
+        self, agents: Collection[str], owner: base.Owner, most: int, seconds: float, options: base.ClaimOptions
     ) -> tuple[base.Lease, ...]:
         wanted = leases.Wanted(agents, owner, most, options)
-        if not await self._reader.ask(leases.free, wanted, self._clocks):
-            return ()  # asked first, because a transaction keeps everybody else from writing
         return await self._writer.submit(leases.ClaimFree(wanted, seconds, self._clocks))
 
     # -- workers
@@ -240,9 +219,6 @@ class SqliteJournal(StoredJournal):
     async def bury(self, name: str, *, by: str, reason: str) -> base.Worker:
         return await self._writer.submit(workers.Bury(name, by, reason, self._clocks))
 
-    async def departed(self, processes: Collection[str]) -> frozenset[str]:
-        return await self._reader.ask(workers.departed, processes)
-
     # -- fences
 
     async def fence(self, fence: base.Fence, *, host: str = "") -> bool:
@@ -253,13 +229,7 @@ class SqliteJournal(StoredJournal):
         asked = admission.reset_request(scope, name, words)
         return await self._writer.submit(tables.LiftFence(asked, words.get("runs", ()), self._clocks.wall))
 
-    async def fences(self) -> tuple[base.Fence, ...]:
-        return await self._reader.ask(tables.read_fences)
-
     # -- operations
-
-    async def operations(self, *, after: int = 0, limit: int | None = None) -> tuple[base.RecordedOperation, ...]:
-        return await self._reader.ask(tables.read_operations, after, limit)
 
     def operated(self, *, seconds: float) -> AsyncIterator[None]:
         operated = Operated(self._tower, seconds)
@@ -271,19 +241,10 @@ class SqliteJournal(StoredJournal):
     async def write_chunks(self, chunks: Mapping[str, Sequence[base.Chunk]]) -> None:
         await self._writer.submit(WriteChunks(chunks, self._path))
 
-    async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[base.Chunk, ...]:
-        return await self._reader.ask(tables.read_chunks, run, call, after)
-
-    async def chunks_of(self, after: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], tuple[base.Chunk, ...]]:
-        return await self._reader.ask(tables.read_chunks_of, after)
-
     # -- files of calls
 
     async def write_file(self, run: str, call: str, number: int, body: bytes) -> None:
         await self._writer.submit(WriteFile(run, call, number, body, self._path))
-
-    async def file(self, run: str, call: str, number: int) -> bytes | None:
-        return await self._reader.ask(tables.read_file, run, call, number)
 
     # -- the store
 

@@ -105,7 +105,7 @@ def read(db: sqlite3.Connection | sqlite3.Cursor, run: str) -> tuple[int, int, L
     return key, epoch, None if held[2] is None else lease_of_row(run, epoch, *held)
 
 
-def read_of(db: sqlite3.Connection, runs: Collection[str]) -> dict[str, Lease]:
+def read_all(db: sqlite3.Connection, runs: Collection[str]) -> dict[str, Lease]:
     """The leases of those of `runs` that have one, also those that have run out."""
     return {row[0]: lease_of_row(*row) for row in db.execute(HELD_OF, (_json(runs),)).fetchall()}
 

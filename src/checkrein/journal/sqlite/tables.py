@@ -177,7 +177,7 @@ def keep(cursor: sqlite3.Cursor, run: int, records: Sequence[Recorded]) -> None:
         fold_effects(_EffectRows(cursor, run, record.seq), record.event)
 
 
-def read(db: sqlite3.Connection, run: str, states: Collection[EffectState]) -> tuple[Effect, ...]:
+def read_effects(db: sqlite3.Connection, run: str, states: Collection[EffectState]) -> tuple[Effect, ...]:
     """The effects of a run in one of `states`, or in any, oldest first."""
     rows = db.execute(ALL, (key_of(db, run),)).fetchall()
     return tuple(_effect(row) for row in rows if not states or row[1] in states)
