@@ -9,8 +9,8 @@ import time
 import anyio
 import pytest
 
-from checkrein.calls import instrumentation
 from checkrein.calls.current import current_call
+from checkrein.calls.in_process import instrumentation
 from checkrein.core.enums import Outcome
 from tests.support import tools
 from tests.support.blocked import Blocked

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from checkrein.calls.child_tasks import Interruptible
 from checkrein.calls.current import Aborted, current_call
+from checkrein.calls.in_process.child_tasks import Interruptible
 from checkrein.core.enums import Outcome
 from tests.support import tools
 from tests.support.blocked import Blocked

@@ -19,7 +19,8 @@ from checkrein.asyncutil import guard_forks, run_to_completion
 from checkrein.calls import current
 from checkrein.calls.arguments import RESULT_BYTES
 from checkrein.calls.imports import refuse_in_worker, target_of
-from checkrein.calls.in_process import TaskExecution, ThreadExecution
+from checkrein.calls.in_process.task import TaskExecution
+from checkrein.calls.in_process.thread import ThreadExecution
 from checkrein.calls.tool_execution import KeepFile, ToolCall, ToolExecution
 from checkrein.calls.worker_process import WorkerExecution
 from checkrein.calls.workers.pool import MOST, Workers

@@ -16,7 +16,7 @@ import msgspec
 
 from checkrein.calls import arguments as values
 from checkrein.calls.base import CallResult, Execution, Permit
-from checkrein.calls.child_tasks import outside
+from checkrein.calls.in_process.child_tasks import outside
 from checkrein.calls.model import Forward, TextTally
 from checkrein.core.enums import Outcome
 from checkrein.errors import MCPUnavailable, ResultTooLarge, describe

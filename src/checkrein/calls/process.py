@@ -22,7 +22,7 @@ import msgspec
 
 from checkrein.asyncutil import Once, run_to_completion
 from checkrein.calls.base import CallResult, Execution, in_words
-from checkrein.calls.child_tasks import outside
+from checkrein.calls.in_process.child_tasks import outside
 from checkrein.core.enums import Outcome
 from checkrein.errors import describe
 from checkrein.processes import env_marks, launch_main, table, termination

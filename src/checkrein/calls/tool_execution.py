@@ -26,8 +26,8 @@ from checkrein.asyncutil import Once
 from checkrein.calls import files
 from checkrein.calls.arguments import RESULT_BYTES
 from checkrein.calls.base import CallResult, Execution, StopWait
-from checkrein.calls.child_tasks import outside
 from checkrein.calls.current import SHIELD_SECONDS
+from checkrein.calls.in_process.child_tasks import outside
 from checkrein.core.enums import Outcome
 from checkrein.errors import CheckreinError, describe
 from checkrein.journal.base import stream_of

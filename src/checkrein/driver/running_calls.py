@@ -19,7 +19,7 @@ import msgspec
 from checkrein.asyncutil import run_to_completion
 from checkrein.calls.arguments import recordable
 from checkrein.calls.base import CallRequest, CallResult, Execution, Permit, StopWait, finishing
-from checkrein.calls.child_tasks import outside
+from checkrein.calls.in_process.child_tasks import outside
 from checkrein.core import commands as c
 from checkrein.core.decide import decide
 from checkrein.core.enums import CallKind, Outcome

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import anyio
 
 from checkrein.asyncutil import run_to_completion
-from checkrein.calls.child_tasks import outside
+from checkrein.calls.in_process.child_tasks import outside
 from checkrein.calls.mcp import BrokenOff, PendingRequest
 from checkrein.errors import CallFailed, MCPUnavailable
 from checkrein.mcp.server import MCP

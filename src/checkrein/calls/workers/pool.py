@@ -19,8 +19,8 @@ from typing import Any, Final, Self
 
 from checkrein.asyncutil import run_to_completion
 from checkrein.calls.arguments import RESULT_BYTES
-from checkrein.calls.child_tasks import outside
 from checkrein.calls.imports import Target, refuse_in_worker
+from checkrein.calls.in_process.child_tasks import outside
 from checkrein.calls.workers.process import LEAVE_SECONDS, WorkerProcess
 from checkrein.errors import MisuseError
 

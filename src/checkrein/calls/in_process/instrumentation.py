@@ -30,8 +30,8 @@ from weakref import WeakKeyDictionary
 from anyio._backends._asyncio import AsyncIOBackend
 
 from checkrein.calls import current as calls
-from checkrein.calls.child_tasks import ChildTasks, Interruptible, current, name_of, outside
 from checkrein.calls.current import Aborted
+from checkrein.calls.in_process.child_tasks import ChildTasks, Interruptible, current, name_of, outside
 from checkrein.processes import env_marks
 
 _HARMLESS: Final = (socket.getaddrinfo, socket.getnameinfo)
