@@ -141,6 +141,31 @@ async def test_ten_outages_of_two_seconds_cost_no_call(address: str, cluster: Cl
         assert [await times_taken_up(run) for run in runs] == [1] * 20
 
 
+async def cut_connections(cluster: Cluster, witness: Witness, runs: list[Run], connections: int) -> None:
+    """Have the server end so many connections of these runs, and see each time that they go on."""
+    cut = 0
+    while cut < connections:
+        cut += await to_thread.run_sync(cluster.terminate_backends)
+        await sent(witness, runs, 1)
+
+
+async def test_connections_that_the_server_ends_cost_no_call(address: str, cluster: Cluster, witness: Witness):
+    async with at_work(address, witness, 6, lease_seconds=PATIENCE_SECONDS) as runs:
+        await cut_connections(cluster, witness, runs, 20)
+
+        assert [await ends(run) for run in runs] == [{Outcome.COMPLETED}] * 6
+        assert [await times_taken_up(run) for run in runs] == [1] * 6
+
+
+@pytest.mark.torture
+async def test_500_connections_that_the_server_ends_cost_no_call(address: str, cluster: Cluster, witness: Witness):
+    async with at_work(address, witness, 20, lease_seconds=15.0) as runs:
+        await cut_connections(cluster, witness, runs, 500)
+
+        assert [await ends(run) for run in runs] == [{Outcome.COMPLETED}] * 20
+        assert [await times_taken_up(run) for run in runs] == [1] * 20
+
+
 async def test_after_an_outage_that_is_longer_than_the_lease_runs_are_taken_up_and_nothing_is_sent_twice(
     address: str, cluster: Cluster, witness: Witness
 ):
