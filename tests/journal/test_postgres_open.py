@@ -16,11 +16,12 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from checkrein.core.enums import Verb
 from checkrein.errors import MisuseError, StoreNotOurs, StoreTooNew, StoreUnavailable
 from checkrein.journal import open_journal, shown
 from checkrein.journal.postgres import PostgresJournal, leases, listener, schema
 from checkrein.journal.postgres.connection import target_of
-from tests.journal.build import created, driven, outcome
+from tests.journal.build import ALICE, created, driven, outcome, verb
 from tests.journal.conftest import PostgresStore
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.postgres import LOCKED, Cluster, running
@@ -118,6 +119,28 @@ async def test_a_schema_is_made_migrated_and_checked_by_name(postgres_store: Pos
 
     assert made == schema.init(postgres_store.address) == schema.check(postgres_store.address)[0]
     assert schema.migrate(postgres_store.address).version == len(schema.scripts())
+
+
+@pytest.mark.parametrize("older", range(1, len(schema.scripts())))
+async def test_a_store_of_every_older_version_is_migrated_with_all_that_is_in_it(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch, older: int
+):
+    address, known = postgres_store.address, schema.scripts()
+    with monkeypatch.context() as then:
+        then.setattr(schema, "scripts", lambda: known[:older])
+        async with await open_journal(address) as journal:
+            await journal.create(created("r"))
+            await journal.append("r", [verb(Verb.PAUSE)], after=1)
+            before = await journal.read("r")
+    assert (await refusal(address)).code == "store_too_old"
+
+    assert schema.migrate(address).version == len(known)
+
+    async with await open_journal(address) as journal:
+        assert await journal.read("r") == before
+        lease = await journal.claim("r", ALICE, seconds=60)
+        await journal.append("r", [outcome()], after=2, epoch=lease.epoch)
+        assert await journal.verify("r") == 3
 
 
 async def test_looking_makes_nothing(postgres: Cluster, postgres_store: PostgresStore):
