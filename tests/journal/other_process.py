@@ -14,8 +14,8 @@ from itertools import count
 
 from checkrein.control.live_text import LiveText
 from checkrein.core.enums import CallKind
-from checkrein.errors import Conflict, Fenced
-from checkrein.journal import Journal, Owner, open_journal
+from checkrein.errors import Fenced
+from checkrein.journal import Journal, Lease, open_journal
 from tests.journal.build import driven, outcome, permit
 
 
@@ -75,20 +75,21 @@ async def fill(journal: Journal, events: int) -> None:
 
 
 async def permits(journal: Journal, writers: int) -> None:
-    """Begin calls back to back in the runs `p-0`, `p-1` and so on, each until it is fenced."""
+    """Begin calls back to back in so many runs, until all of them are fenced; then say so, and go on when told to."""
+    leases = [await driven(journal, f"p-{os.getpid()}-{number}", thread=f"t-{number}") for number in range(writers)]
 
-    async def write(number: int) -> None:
-        run = f"p-{number}"
-        lease = await journal.claim(run, Owner(process=f"{os.getpid()}-{number}"), seconds=60)
-        for seq in count(len(await journal.read(run))):
-            event = permit(f"c{seq}", lease.epoch, at=time.time(), id=f"{os.getpid()}-{seq}")
+    async def write(lease: Lease) -> None:
+        for seq in count(len(await journal.read(lease.run))):
             try:
-                await journal.append(run, [event], after=seq, epoch=lease.epoch)
-            except (Fenced, Conflict):
+                await journal.append(lease.run, [permit(f"c{seq}", lease.epoch)], after=seq, epoch=lease.epoch)
+            except Fenced:
                 return
 
     print("ready", flush=True)
-    await asyncio.gather(*(write(number) for number in range(writers)))
+    while True:
+        await asyncio.gather(*(write(lease) for lease in leases))
+        print("fenced", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
 
 
 async def flag(journal: Journal, seconds: int) -> None:

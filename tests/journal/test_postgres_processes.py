@@ -7,13 +7,14 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
 import anyio
 import psycopg
 import pytest
+from anyio import to_thread
 from msgspec.structs import replace
 
 from checkrein.core.enums import Verb
@@ -164,18 +165,28 @@ async def seqs(journal: Journal) -> dict[str, int]:
 
 
 async def halts(store: PostgresStore, processes: int, times: int) -> None:
+    """Real processes that permit calls back to back, and an operator: what is there when a halt is answered is all."""
     operator = store.open()
-    journals = [store.open() for _ in range(processes)]
-    leases = [await driven(operator, f"r{number}") for number in range(2 * processes)]
-    async with permitting(journals, leases) as permitted:
+    with ExitStack() as stack:
+        others = [stack.enter_context(other_process("permits", store.address, 2)) for _ in range(processes)]
         for number in range(times):
             scope, name = ((Scope.ALL, ""), (Scope.AGENT, "churn"))[number % 2]
-            await until_all_move(permitted)
+            before = await seqs(operator)
+            with anyio.fail_after(PATIENCE_SECONDS):
+                while any(seq == before[run] for run, seq in (await seqs(operator)).items()):
+                    await anyio.sleep(0.001)
             await operator.fence(Fence(scope=scope, name=name))
             answered = await seqs(operator)
-            await anyio.sleep(0.02)
+            for other in others:
+                assert other.stdout is not None
+                with anyio.fail_after(PATIENCE_SECONDS):
+                    assert await to_thread.run_sync(other.stdout.readline, abandon_on_cancel=True) == b"fenced\n"
             assert await seqs(operator) == answered
             await operator.unfence(scope, name)
+            for other in others:
+                assert other.stdin is not None
+                other.stdin.write(b"go on\n")
+                other.stdin.flush()
 
 
 async def test_no_permit_follows_a_halt_that_was_answered(either_store: PostgresStore):
