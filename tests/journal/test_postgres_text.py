@@ -19,17 +19,17 @@ import pytest
 from checkrein.control.feed import RunFeed
 from checkrein.core.enums import CallKind
 from checkrein.journal.base import Chunk
-from checkrein.journal.postgres import PostgresJournal, tables
 from checkrein.journal.postgres import journal as postgres_journal
+from checkrein.journal.postgres import tables
 from checkrein.journal.postgres.connection import target_of
-from checkrein.journal.postgres.job import Context, Job
 from checkrein.server.backend import Backend
 from checkrein.server.streaming.hub import Hub
 from checkrein.server.streaming.sse import Limits
-from tests.journal.build import driven, permit
+from tests.journal.build import driven, outcome, permit
 from tests.journal.conftest import PostgresStore
 from tests.journal.test_sqlite_processes import other_process
 from tests.support.patience import PATIENCE_SECONDS, within
+from tests.support.postgres import Cluster
 from tests.support.questions import count_questions
 
 pytestmark = pytest.mark.anyio
@@ -126,21 +126,30 @@ async def test_text_that_is_told_before_its_call_is_known_is_read_with_the_call(
     running.cancel()
 
 
-class Setting(Job[str]):
-    """Asks, on the connection that writes, whether a commit waits for the disk."""
+NOTED = """
+CREATE TABLE {s}.noted (what text, setting text);
+CREATE FUNCTION {s}.note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO {s}.noted VALUES (TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END $$;
+CREATE TRIGGER note AFTER INSERT ON {s}.chunks FOR EACH STATEMENT EXECUTE FUNCTION {s}.note();
+CREATE TRIGGER note AFTER INSERT ON {s}.events FOR EACH STATEMENT EXECUTE FUNCTION {s}.note();
+"""
+"""The server's own word for whether a commit waits for the disk."""
 
-    def perform(self, at: Context) -> str:
-        return str(at.session.rows("SELECT current_setting('synchronous_commit')")[0][0])
 
-
-async def test_only_text_is_committed_without_waiting_for_the_disk(postgres_store: PostgresStore):
+async def test_only_text_is_committed_without_waiting_for_the_disk(postgres_store: PostgresStore, postgres: Cluster):
     journal = postgres_store.open()
-    assert isinstance(journal, PostgresJournal)
     await driven(journal, "r")
+    with postgres.connect() as db:
+        db.execute(NOTED.replace("{s}", postgres_store.schema).encode())
 
-    await journal.write_chunks({"r": [Chunk("m1", 0, "All that is said.")]})
+    await journal.write_chunks({"r": [Chunk("m1", 0, "All that "), Chunk("m1", 9, "is said.")]})
+    await journal.append("r", [outcome("m1", chunks=2)], after=1, epoch=1)  # its text is then joined into one row
 
-    assert await journal._writer.submit(Setting(), 10.0) == "on"
+    with postgres.connect() as db, anyio.fail_after(PATIENCE_SECONDS):
+        query = f"SELECT what, setting FROM {postgres_store.schema}.noted".encode()
+        while sorted(noted := db.execute(query).fetchall()) != [("chunks", "off"), ("chunks", "off"), ("events", "on")]:
+            assert len(noted) < 3, noted
+            await anyio.sleep(0.02)
 
 
 async def test_to_read_on_in_a_long_call_costs_no_more_than_in_a_short_one(postgres_store: PostgresStore):

@@ -309,6 +309,15 @@ async def _is_gone(reader: asyncio.StreamReader) -> bool:
         return True
 
 
+def _heard(one: socket.socket) -> bytes:
+    """What a connection was told until its end."""
+    one.settimeout(PATIENCE_SECONDS)
+    try:
+        return one.recv(1 << 16)
+    except ConnectionError:
+        return b""
+
+
 @contextmanager
 def descriptors(soft: int) -> Iterator[None]:
     """So few for what is started meanwhile."""
@@ -331,8 +340,10 @@ def test_a_cancel_on_a_new_connection_works_beside_more_silent_ones_than_there_a
 
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (256, 256))
     with ExitStack() as stack, descriptors(1024):
+        oldest = None
         for _ in range(400):
             silent = stack.enter_context(socket.create_connection(("127.0.0.1", server.client.port)))
+            oldest = oldest or silent
             silent.sendall(
                 b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
                 b"Content-Length: 9\r\n\r\n"
@@ -340,6 +351,8 @@ def test_a_cancel_on_a_new_connection_works_beside_more_silent_ones_than_there_a
         answer = server.client.verb(run, "cancel", undo="none")
 
         assert answer.status in (200, 202), answer
+        assert oldest is not None
+        assert _heard(oldest) == b"", "it has made room at once, and was not waited for until its body was late"
         until(lambda: server.client.status(run) == "cancelled")
         assert server.end() == 0
     assert "Traceback" not in server.started.text, server.started.text
