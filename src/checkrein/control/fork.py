@@ -61,40 +61,12 @@ async def fork(
     is not (`step_not_found`) or that is not finished (`step_not_finished`), and for a program under `exec`
     (`not_replayed`); `MisuseError` for what cannot be meant; and what `Journal.create` raises.
     """
-    if isinstance(wanted.at, bool) or not isinstance(wanted.at, int):
-        raise MisuseError(f"at is the number of a step, not {wanted.at!r}.", run=wanted.run)
-    if wanted.instruction is not None and not wanted.instruction.strip():
-        raise MisuseError("An instruction says what is wanted; leave it out to go on without one.", run=wanted.run)
+    _check(wanted)
     at, records = clock(), await journal.read(wanted.run)
     _check_replayed(wanted.run, records)
-    created, view = _first(records), Viewer(records).view(at)
-    step = _finished_step(view, wanted.at)
-    seq = _end_of(records, step, is_planned=view.planned)
-    try:
-        events = taken_over(records, seq, at=at)
-    except StillAtWork as busy:
-        told = f"{busy.name}, which had begun by the end of step {step.number} of run {wanted.run}, is still at work"
-        raise _not_finished(view, f"{told}, and would be done again.") from None
-    calls = [event for event in events if isinstance(event, CallReused)]
-    effects = await _effects(journal, created, calls)
+    created, kept = _first(records), _kept(records, wanted.at, at=at)
+    effects = await _effects(journal, created, kept.calls)
     run = f"r-{uuid.uuid4().hex[:12]}"
-    before = created.forked_from
-    origin = Origin(
-        run=wanted.run,
-        step=step.number,
-        title=step.title,
-        seq=seq,
-        hash=records[seq - 1].hash.hex(),
-        calls=len(calls),
-        first=created.run if before is None else before.first,
-        thread=created.thread if before is None else before.thread,
-        began_at=created.at if before is None else before.began_at,
-        by=wanted.by,
-        effects=tuple(effects[:MOST_EFFECTS]),
-        more_effects=max(0, len(effects) - MOST_EFFECTS),
-        told=_told(effects),
-        instruction=None if wanted.instruction is None else secrets.text(wanted.instruction),
-    )
     await journal.create(
         RunCreated(
             id=f"{run}.created",
@@ -105,10 +77,41 @@ async def fork(
             thread=run,
             owner=created.owner,
             stop_when=stop_when,
-            forked_from=origin,
+            forked_from=_origin(created, kept, effects, wanted, secrets),
         )
     )
     return run
+
+
+def _origin(
+    created: RunCreated, kept: _Kept, effects: Sequence[OriginEffect], wanted: ForkRun, secrets: Secrets
+) -> Origin:
+    """Where the fork comes from, as its record has it."""
+    before = created.forked_from
+    return Origin(
+        run=created.run,
+        step=kept.step.number,
+        title=kept.step.title,
+        seq=kept.seq,
+        hash=kept.hash,
+        calls=len(kept.calls),
+        first=created.run if before is None else before.first,
+        thread=created.thread if before is None else before.thread,
+        began_at=created.at if before is None else before.began_at,
+        by=wanted.by,
+        effects=tuple(effects[:MOST_EFFECTS]),
+        more_effects=max(0, len(effects) - MOST_EFFECTS),
+        told=_told(effects),
+        instruction=None if wanted.instruction is None else secrets.text(wanted.instruction),
+    )
+
+
+def _check(wanted: ForkRun) -> None:
+    """Raises `MisuseError` for what cannot be meant."""
+    if isinstance(wanted.at, bool) or not isinstance(wanted.at, int):
+        raise MisuseError(f"at is the number of a step, not {wanted.at!r}.", run=wanted.run)
+    if wanted.instruction is not None and not wanted.instruction.strip():
+        raise MisuseError("An instruction says what is wanted; leave it out to go on without one.", run=wanted.run)
 
 
 def _first(records: Sequence[Recorded]) -> RunCreated:
@@ -125,6 +128,31 @@ def _check_replayed(run: str, records: Sequence[Recorded]) -> None:
 
 
 # -- which step
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a fork takes over from its origin."""
+
+    step: StepView
+    seq: int
+    """The last event of the origin that belongs to it."""
+    hash: str
+    """Of that event."""
+    calls: Sequence[CallReused]
+
+
+def _kept(records: Sequence[Recorded], number: int, *, at: float) -> _Kept:
+    """What a fork after the step of this number takes over. Raises `Refused` where there is none that could."""
+    view = Viewer(records).view(at)
+    step = _finished_step(view, number)
+    seq = _end_of(records, step, is_planned=view.planned)
+    try:
+        events = taken_over(records, seq, at=at)
+    except StillAtWork as busy:
+        told = f"{busy.name}, which had begun by the end of step {step.number} of run {view.id}, is still at work"
+        raise _not_finished(view, f"{told}, and would be done again.") from None
+    calls = [event for event in events if isinstance(event, CallReused)]
+    return _Kept(step, seq, records[seq - 1].hash.hex(), calls)
 
 
 def _finished_step(view: RunView, number: int) -> StepView:
