@@ -1,4 +1,4 @@
-"""A process that drives a run of an adapted agent, to be killed: `child.py FRAMEWORK STORE URL KEY LOG`."""
+"""A process that drives a run of an adapted agent, to be killed: `child.py FRAMEWORK STORE URL KEY LOG GOAL`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import sys
 from checkrein import Runtime
 
 
-async def main(framework: str, store: str, url: str, key: str, log: str) -> None:
+async def main(framework: str, store: str, url: str, key: str, log: str, goal: str) -> None:
     agent = importlib.import_module(framework).adapted(url, key, log)
     async with Runtime(store, agents=[agent]) as runtime:
-        run = await runtime.start(agent, "Do it.")
-        print(run.id, flush=True)
+        print((await runtime.start(agent, goal)).id if goal else "", flush=True)
         await asyncio.sleep(600)
 
 

@@ -125,7 +125,7 @@ class PydanticAIAgent(AdaptedAgent):
         return model
 
     async def run_theirs(self, play: Play, goal: str) -> Any:
-        result = await self.agent.run(goal, deps=self.deps_of_run(), capabilities=[_Reins(play, play.driver.run)])
+        result = await self.agent.run(goal, deps=self.deps_of_run(), capabilities=[_Reins(play)])
         return to_jsonable_python(result.output)
 
     def result_of(self, result: bytes) -> Any:
@@ -151,8 +151,8 @@ class _Reins(AbstractCapability[Any]):
     """What is given to one run of theirs."""
 
     play: Play
-    run: str
-    """The id of their run: the same when it is played again."""
+    part: str = "run"
+    """Which run of theirs within ours: the same when it is played again, and in a fork. Places are named by it."""
     asked: set[str] = field(default_factory=set)
     """Tool calls that need an approval."""
     added: dict[str, list[theirs.ModelMessage]] = field(default_factory=dict)
@@ -162,10 +162,11 @@ class _Reins(AbstractCapability[Any]):
 
     def below(self) -> _Reins:
         self.runs += 1
-        return _Reins(self.play, f"{self.run}.{self.runs}")
+        return _Reins(self.play, f"{self.part}.{self.runs}")
 
     def get_default_run_id(self) -> str | None:
-        return self.run
+        """The same when it is played again; but in a fork another, as what it does there is done by another run."""
+        return self.play.driver.run + self.part.removeprefix("run")
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         return f"{run_id}-conversation"
@@ -181,7 +182,7 @@ class _Reins(AbstractCapability[Any]):
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> Any:
         """Give the request its place, and put what a person said meanwhile into their history, before the answer."""
-        place = self.play.model_place(f"model:{ctx.run_id}")
+        place = self.play.model_place(f"model:{self.part}")
         token = _place.set(place)
         try:
             response = await handler(request_context)
@@ -253,7 +254,7 @@ class _ReinedTools(WrapperToolset[Any]):
         agent = play.agent
         assert isinstance(agent, PydanticAIAgent)
         if name in agent.inline:
-            token = _inside.set(_Reins(play, f"{ctx.run_id}.{ctx.tool_call_id}"))
+            token = _inside.set(_Reins(play, f"{self.reins.part}.{ctx.tool_call_id}"))
             try:
                 return await inner(name, tool_args, ctx, tool)
             finally:
@@ -270,7 +271,7 @@ class _ReinedTools(WrapperToolset[Any]):
                 used,
                 to_jsonable_python(tool_args),
                 invoke,
-                place=f"tool:{ctx.run_id}/{call_id}",
+                place=f"tool:{self.reins.part}/{call_id}",
                 approval=call_id in self.reins.asked,
             )
         except Declined as declined:

@@ -31,8 +31,11 @@ def use(*calls: tuple[str, dict[str, Any]]) -> Reply:
 
 
 @asynccontextmanager
-async def driven_elsewhere(framework: Any, store: str, provider: Provider, log: str) -> AsyncIterator[tuple[Any, str]]:
-    """A process of its own that drives a run, and the run; what is left of it is killed."""
+async def driven_elsewhere(
+    framework: Any, store: str, provider: Provider, log: str, goal: str = "Do it."
+) -> AsyncIterator[tuple[Any, str]]:
+    """A process of its own that begins a run and drives it, or, without a goal, drives those that there are; and the
+    id of the run. What is left of it is killed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -42,6 +45,7 @@ async def driven_elsewhere(framework: Any, store: str, provider: Provider, log: 
         provider.openai_url,
         str(provider.key),
         log,
+        goal,
         stdout=asyncio.subprocess.PIPE,
     )
     try:
