@@ -33,6 +33,21 @@ async def test_the_command_is_asked_for_where_a_shell_is_offered_and_only_once(o
     assert of_anthropic.content[0].input["command"] == "echo hi"
 
 
+async def test_where_thinking_is_switched_on_the_call_comes_after_a_thought(anthropic):
+    """Without one the provider would refuse the result of the call, as the real one does."""
+    tools = [{"name": "bash", "input_schema": SCHEMA}]
+    ask = {"model": "claude-haiku-4-5", "max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    async with Provider(runs_command("echo hi", "Done.")) as provider:
+        asked = await anthropic(provider).messages.create(**ask, messages=ASK["messages"], tools=tools)
+        result = {"type": "tool_result", "tool_use_id": asked.content[1].id, "content": "hi"}
+        history = [*ASK["messages"], {"role": "assistant", "content": asked.content}]
+        history.append({"role": "user", "content": [result]})
+        after = await anthropic(provider).messages.create(**ask, messages=history, tools=tools)
+
+    assert [block.type for block in asked.content] == ["thinking", "tool_use"]
+    assert after.content[-1].text == "Done."
+
+
 async def test_anthropic_counts_tokens_without_asking_a_model(anthropic):
     async with Provider("Fine.") as provider:
         counted = await anthropic(provider).messages.count_tokens(model="claude-haiku-4-5", messages=ASK["messages"])

@@ -15,6 +15,8 @@ from checkrein.testing.provider.scenario import Choose, Reply
 NAMES: Final = ("bash", "shell", "run_shell_command", "shell_command", "exec_command", "run_command", "execute", "exec")
 """What programs call it, in small letters; the earlier one is taken where there are several."""
 
+THOUGHT: Final = "A command will tell."
+
 RESULTS: Final = (b'"tool_result"', b'"role":"tool"', b'"function_call_output"', b'"functionResponse"')
 
 
@@ -29,9 +31,14 @@ def runs_command(command: str, then: Reply | str) -> Choose:
         if not shells:
             return then
         _, (name, schema) = shells[0]
-        return Reply(calls=[(name, _arguments(schema, command))])
+        return Reply(thinking=THOUGHT if thinks(request) else "", calls=[(name, _arguments(schema, command))])
 
     return choose
+
+
+def thinks(request: Request) -> bool:
+    """Whether thinking is switched on, so that an answer with a call has to begin with a thought: Anthropic's rule."""
+    return request.wire == "anthropic" and (request.body.get("thinking") or {}).get("type") == "enabled"
 
 
 def _place(tool: tuple[str, dict[str, Any]]) -> int | None:
