@@ -7,13 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from checkrein.exec.profiles import NAMES, PROFILES, UNKNOWN, Prepared, prepare, profile_of
+from checkrein.exec.profiles import (
+    NAMES,
+    PROFILES,
+    UNKNOWN,
+    Prepared,
+    bring_home,
+    prepare,
+    profile_of,
+    upstreams_of,
+)
 
 URLS = {"openai": "http://g/s/openai/v1", "anthropic": "http://g/s/anthropic", "gemini": "http://g/s/gemini"}
 KEYS = {"OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k", "COPILOT_PROVIDER_API_KEY": "k"}
 
 
 def prepared(name: str, folder: Path, environment: dict[str, str] = KEYS) -> Prepared:
+    environment = {"HOME": str(folder.parent / f"{folder.name}-home"), **environment}
     return prepare(profile_of(f"/usr/bin/{name}"), [name, "-p", "Go."], environment, URLS, folder)
 
 
@@ -46,32 +56,79 @@ def test_codex_which_heeds_no_variable_is_told_by_arguments(tmp_path: Path) -> N
 
 def test_a_program_that_is_logged_in_otherwise_is_left_alone_and_not_taken_for_one_that_heeds(tmp_path: Path) -> None:
     for name in ("codex", "gemini", "copilot"):
-        assert prepared(name, tmp_path, {}) == Prepared((name, "-p", "Go."), {}, is_known=False)
+        made = prepared(name, tmp_path, {"HOME": "/home"})
+        assert made == Prepared((name, "-p", "Go."), {"HOME": "/home"}, is_known=False)
     assert not [*tmp_path.iterdir()]
 
 
-def test_settings_are_written_for_the_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def made_home(tmp_path: Path, settings: dict[str, str]) -> tuple[Path, Path]:
+    """A home with these files in it, and an empty folder of a run."""
     home, folder = tmp_path / "home", tmp_path / "folder"
-    (home / ".pi/agent").mkdir(parents=True)
-    (home / ".pi/agent/auth.json").write_text("own")
-    (home / ".pi/agent/models.json").write_text("own")
+    for name, text in settings.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
     folder.mkdir()
-    monkeypatch.setenv("HOME", str(home))
+    return home, folder
 
-    made = prepared("pi", folder)
 
-    assert made.environment["PI_CODING_AGENT_DIR"] == str(folder)
-    models = json.loads((folder / "models.json").read_text())
+def test_settings_are_written_for_the_run_alone_over_those_of_the_user(tmp_path: Path) -> None:
+    own = '{"providers": {"mine": {"baseUrl": "http://mine"}, "openai": {"baseUrl": "http://other"}}}'
+    home, folder = made_home(tmp_path, {".pi/agent/auth.json": "own", ".pi/agent/models.json": own})
+
+    made = prepared("pi", folder, {"HOME": str(home)})
+
+    there = Path(made.environment["PI_CODING_AGENT_DIR"])
+    models = json.loads((there / "models.json").read_text())
+    assert there.is_relative_to(folder)
     assert models["providers"]["openai"]["baseUrl"] == URLS["openai"]
-    assert (folder / "auth.json").read_text() == "own"
-    assert (home / ".pi/agent/models.json").read_text() == "own"
-    (folder / "sessions" / "one").write_text("kept")
+    assert models["providers"]["mine"]["baseUrl"] == "http://mine"
+    assert (there / "auth.json").read_text() == "own"
+    assert (home / ".pi/agent/models.json").read_text() == own
+    (there / "sessions" / "one").write_text("kept")
     assert (home / ".pi/agent/sessions/one").read_text() == "kept"
 
 
-def test_what_is_written_as_json_is_json(tmp_path: Path) -> None:
-    prepared("gemini", tmp_path)
+def test_what_the_user_has_chosen_to_log_in_with_stays_chosen(tmp_path: Path) -> None:
+    """Another way to log in is another bill."""
+    own = '{"security": {"auth": {"selectedType": "oauth-personal"}}, "ui": {"theme": "mine"}}'
+    home, folder = made_home(tmp_path, {".gemini/settings.json": own})
 
-    assert json.loads((tmp_path / "settings.json").read_text())["security"]["auth"]["selectedType"] == "gemini-api-key"
-    config = json.loads(prepared("opencode", tmp_path).environment["OPENCODE_CONFIG_CONTENT"])
-    assert config["provider"]["anthropic"]["options"]["baseURL"] == f"{URLS['anthropic']}/v1"
+    prepared("gemini", folder, KEYS | {"HOME": str(home)})
+
+    settings = json.loads((folder / ".gemini/settings.json").read_text())
+    assert settings == json.loads(own)
+
+
+def test_what_a_program_makes_in_the_folder_of_its_run_is_at_home_afterwards(tmp_path: Path) -> None:
+    home, folder = made_home(tmp_path, {".gemini/projects.json": "old", ".gemini/oauth.json": "own"})
+    environment = KEYS | {"HOME": str(home)}
+    prepared("gemini", folder, environment)
+    (folder / ".gemini/installation_id").write_text("new")
+    (folder / ".gemini/projects.json").unlink()
+    (folder / ".gemini/projects.json").write_text("newer")
+
+    bring_home(profile_of("gemini"), environment, folder)
+
+    found = {file.name: file.read_text() for file in (home / ".gemini").iterdir() if file.is_file()}
+    assert found == {"projects.json": "newer", "oauth.json": "own", "installation_id": "new"}
+
+
+def test_where_a_program_was_told_to_ask_by_a_variable_of_its_own_is_where_requests_go_on_to() -> None:
+    copilot = profile_of("copilot")
+
+    assert upstreams_of(copilot, {"COPILOT_PROVIDER_BASE_URL": "http://mine/v1"}) == {"openai": "http://mine/v1"}
+    assert upstreams_of(copilot, {}) == {}
+
+
+def test_what_is_written_as_json_is_json_over_what_was_there(tmp_path: Path) -> None:
+    held = '{"theme": "mine", "provider": {"anthropic": {"options": {"timeout": 7}}}}'
+    home, folder = made_home(tmp_path, {"x": ""})
+
+    prepared("gemini", folder, KEYS | {"HOME": str(home)})
+    made = prepared("opencode", folder, KEYS | {"OPENCODE_CONFIG_CONTENT": held})
+
+    settings = json.loads((folder / ".gemini/settings.json").read_text())
+    assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
+    config = json.loads(made.environment["OPENCODE_CONFIG_CONTENT"])
+    assert config["theme"] == "mine"
+    assert config["provider"]["anthropic"]["options"] == {"timeout": 7, "baseURL": f"{URLS['anthropic']}/v1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -116,6 +117,76 @@ async def test_a_cap_holds_the_request_and_asks():
 
         await here.run.resume()
         assert (await asking).content == "Fine."
+
+
+# -- which conversation is the main one, as real programs have it
+
+PROMPT = "You are a coding agent.\nUse the tools.\nBe brief.\nToday is Monday."
+
+
+def request(*messages: tuple[str, str], system: str = PROMPT, tools: str = "bash edit") -> dict[str, Any]:
+    said = [{"role": role, "content": text} for role, text in (("system", system), *messages)]
+    return {"messages": said, "tools": [{"function": {"name": name}} for name in tools.split()]}
+
+
+CONTEXT, TASK, ANSWER = ("user", "<environment/>"), ("user", "Count the cows."), ("assistant", "I look.")
+
+
+def main_conversation(**options: Any) -> Callable[[dict[str, Any]], bool]:
+    """One that has begun and is at work with tools."""
+    main = MainConversation(**options)
+
+    def has(body: dict[str, Any]) -> bool:
+        if found := main.has(ChatWire(), body):
+            main.asked()
+        return found
+
+    assert has(request(CONTEXT, TASK))
+    main.answered(with_calls=True)
+    return has
+
+
+def test_more_tools_and_another_date_make_no_other_conversation():
+    """claude offers tools as it needs them, and drops them."""
+    has = main_conversation()
+
+    assert has(request(CONTEXT, TASK, ANSWER, system=PROMPT.replace("Monday", "Tuesday"), tools="bash edit web plan"))
+    assert has(request(CONTEXT, TASK, ANSWER, ("user", "More."), tools="bash"))
+
+
+def test_a_sub_agent_that_is_told_the_same_and_begins_the_same_is_told_apart_by_its_task():
+    """codex begins every conversation with the same context."""
+    has = main_conversation()
+    sub = request(CONTEXT, ("user", "Look behind the barn."))
+
+    assert not has(sub)
+    assert has(request(CONTEXT, TASK, ANSWER))
+    assert not has(sub), "also when nothing is at work any more"
+
+
+def test_titles_and_summaries_are_not_the_main_conversation():
+    has = main_conversation(offers_tools=True)
+
+    assert not has(request(("user", "Give it a title: Count the cows."), system="You write titles.", tools=""))
+    assert not has(request(CONTEXT, TASK, ANSWER, ("user", "Sum it up."), system="You write summaries."))
+    assert not has(request(CONTEXT, TASK, ANSWER, tools=""))
+    assert has(request(CONTEXT, TASK, ANSWER))
+
+
+def test_a_title_that_is_asked_for_first_is_not_taken_for_the_main_conversation():
+    """opencode asks for it before anything else."""
+    main = MainConversation(offers_tools=True)
+
+    assert not main.has(ChatWire(), request(("user", "Give it a title."), tools=""))
+    assert main.has(ChatWire(), request(CONTEXT, TASK))
+
+
+def test_a_history_that_was_shortened_while_nothing_was_at_work_is_still_the_main_conversation():
+    has = main_conversation()
+
+    assert has(request(CONTEXT, TASK, ANSWER))
+    assert has(request(("user", "Before: cows were counted. Now sheep.")))
+    assert has(request(("user", "Before: cows were counted. Now sheep."), ANSWER))
 
 
 # -- every wire

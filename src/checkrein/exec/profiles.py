@@ -6,12 +6,16 @@ templates: `{openai}`, `{anthropic}` and `{gemini}` are the addresses of the gat
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+
+_log = logging.getLogger(__name__)
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,9 +28,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
     """They go before its own."""
     files: Mapping[str, str] = {}
-    """Settings that are written for this run alone, by their name below `{folder}`."""
+    """Settings as JSON for this run alone, by their name below `{folder}`: over those of the user that lie there."""
+    yields: bool = False
+    """What the user has set of `files` counts, and not what is said here."""
     home: str = ""
-    """Where its settings are usually, below the home of the user: `{folder}` has all of it but `files`."""
+    """Where its settings are usually, below the home of the user: `{folder}` leads to all of it but `files`."""
+    keeps: tuple[str, ...] = ()
+    """Folders below `home` in which it remembers what was said: there from the first run on."""
+    upstreams: Mapping[str, str] = {}
+    """Variables of its own that say where requests go on to, by provider."""
+    offers_tools: bool = True
+    """Its main conversation offers tools, so that what offers none is a title or a summary."""
     needs: str = ""
     """The variable without which it is logged in otherwise, and all of this is left alone."""
     resumes: str = ""
@@ -53,12 +65,15 @@ PROFILES: Final[Sequence[Profile]] = (
         needs="OPENAI_API_KEY",
         resumes="codex resume --last",
     ),
-    # Without a chosen way to log in it ends with 41.
+    # With another address and no chosen way to log in it ends with 41. Settings of the system must be root's.
     Profile(
         name="gemini",
         programs=("gemini",),
-        variables={"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "{folder}/settings.json"},
-        files={"settings.json": '{{"security":{{"auth":{{"selectedType":"gemini-api-key"}}}}}}'},
+        variables={"GEMINI_CLI_HOME": "{folder}"},
+        files={".gemini/settings.json": '{{"security":{{"auth":{{"selectedType":"gemini-api-key"}}}}}}'},
+        yields=True,
+        home=".gemini",
+        keeps=("tmp", "history"),
         needs="GEMINI_API_KEY",
         resumes="gemini --resume latest",
     ),
@@ -74,6 +89,7 @@ PROFILES: Final[Sequence[Profile]] = (
         name="copilot",
         programs=("copilot",),
         variables={"COPILOT_PROVIDER_BASE_URL": "{openai}"},
+        upstreams={"openai": "COPILOT_PROVIDER_BASE_URL"},
         needs="COPILOT_PROVIDER_API_KEY",
         resumes="copilot --continue",
     ),
@@ -81,18 +97,20 @@ PROFILES: Final[Sequence[Profile]] = (
     Profile(
         name="pi",
         programs=("pi",),
-        variables={"PI_CODING_AGENT_DIR": "{folder}"},
-        files={"models.json": _PI},
+        variables={"PI_CODING_AGENT_DIR": "{folder}/.pi/agent"},
+        files={".pi/agent/models.json": _PI},
         home=".pi/agent",
+        keeps=("sessions",),
         resumes="pi --continue",
     ),
-    Profile(name="aider", programs=("aider",), variables=_LITELLM),
+    Profile(name="aider", programs=("aider",), variables=_LITELLM, offers_tools=False),
     Profile(name="mini", programs=("mini", "mini-swe-agent"), variables=_LITELLM),
-    Profile(name="gptme", programs=("gptme",), resumes="gptme -r"),
-    Profile(name="llm", programs=("llm",), resumes="llm -c"),
+    # It writes its commands into the text, unless it is told otherwise.
+    Profile(name="gptme", programs=("gptme",), offers_tools=False, resumes="gptme -r"),
+    Profile(name="llm", programs=("llm",), offers_tools=False, resumes="llm -c"),
 )
 
-UNKNOWN: Final = Profile(name="", programs=(), variables=_LITELLM)
+UNKNOWN: Final = Profile(name="", programs=(), variables=_LITELLM, offers_tools=False)
 """What a program gets that is not in the list."""
 NAMES: Final = tuple(profile.name for profile in PROFILES)
 """The names that may be asked for."""
@@ -123,18 +141,75 @@ def prepare(
     if profile.needs and not environment.get(profile.needs):
         return Prepared(tuple(command), dict(environment))
     values = {**urls, "folder": str(folder)}
+    home = Path(environment.get("HOME") or Path.home())
     if profile.home:
-        _mirror(Path.home() / profile.home, folder, but=profile.files)
+        _mirror(home, folder, profile)
     for name, text in profile.files.items():
-        (folder / name).write_text(text.format(**values))
-    filled = {name: value.format(**values) for name, value in profile.variables.items()}
+        ours, theirs = _settings(text.format(**values)), _settings_in(home / name)
+        merged = _over(ours, theirs) if profile.yields else _over(theirs, ours)
+        (folder / name).write_bytes(msgspec.json.encode(merged))
+    filled = {name: _filled(value.format(**values), environment.get(name)) for name, value in profile.variables.items()}
     before = [argument.format(**values) for argument in profile.arguments]
     return Prepared((command[0], *before, *command[1:]), {**environment, **filled}, is_known=profile is not UNKNOWN)
 
 
-def _mirror(home: Path, folder: Path, *, but: Mapping[str, str]) -> None:
-    """Have everything in `home` found below `folder` too, and the sessions that are made there kept at home."""
-    (home / "sessions").mkdir(parents=True, exist_ok=True)
-    for entry in home.iterdir():
-        if entry.name not in but:
-            (folder / entry.name).symlink_to(entry)
+def upstreams_of(profile: Profile, environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the program's own variables say that requests go, by provider."""
+    return {name: held for name, variable in profile.upstreams.items() if (held := environment.get(variable, ""))}
+
+
+def bring_home(profile: Profile, environment: Mapping[str, str], folder: Path) -> None:
+    """What the program has made in its folder of this run belongs to its usual one. Nothing there is replaced but what
+    was led to from here."""
+    if not profile.home or not (folder / profile.home).is_dir():
+        return
+    home = Path(environment.get("HOME") or Path.home())
+    for entry in (folder / profile.home).iterdir():
+        is_ours = str(entry.relative_to(folder)) in profile.files
+        if is_ours or entry.is_symlink():
+            continue
+        there = home / profile.home / entry.name
+        if entry.is_file() or not there.exists():
+            shutil.move(entry, there)
+
+
+def _mirror(home: Path, folder: Path, profile: Profile) -> None:
+    """Have everything below the profile's home found below `folder` too, and what it remembers kept at home."""
+    for name in profile.keeps:
+        (home / profile.home / name).mkdir(parents=True, exist_ok=True)
+    (folder / profile.home).mkdir(parents=True)
+    for entry in (home / profile.home).iterdir():
+        if f"{profile.home}/{entry.name}" not in profile.files:
+            (folder / profile.home / entry.name).symlink_to(entry)
+
+
+def _filled(value: str, held: str | None) -> str:
+    """A variable; where it holds settings, over those that it held before."""
+    if held is None or not value.startswith("{"):
+        return value
+    return msgspec.json.encode(_over(_settings(held), _settings(value))).decode()
+
+
+def _settings_in(file: Path) -> dict[str, Any]:
+    try:
+        return _settings(file.read_text())
+    except OSError:
+        return {}
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Settings as JSON; none where they are not understood, such as with comments in them."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        _log.info("settings of the program are no plain JSON, and left out in this run")
+        return {}
+
+
+def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    """`upper` laid over `lower`."""
+    merged = dict(lower)
+    for name, value in upper.items():
+        below = merged.get(name)
+        merged[name] = _over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged

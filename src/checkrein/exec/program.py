@@ -24,7 +24,7 @@ from checkrein.core.conditions import Condition
 from checkrein.core.enums import CallKind
 from checkrein.core.events import WatcherFlagged
 from checkrein.driver.program_api import ProgramApi
-from checkrein.exec.profiles import Profile, prepare
+from checkrein.exec.profiles import Profile, bring_home, prepare, upstreams_of
 from checkrein.exec.seal import Seal
 from checkrein.gateway.gateway import Gateway
 
@@ -55,7 +55,7 @@ class CommandProgram(ProgramAgent[Any]):
         self.description = f"`{shlex.join(command.arguments)}`, a program that knows nothing of Checkrein."
         self._command = command
         self._profile = profile
-        self._upstreams = dict(upstreams or {})
+        self._upstreams = upstreams_of(profile, command.environment) | dict(upstreams or {})
         self._sealed = sealed
         self._execution: ProcessExecution | None = None
 
@@ -77,12 +77,18 @@ class CommandProgram(ProgramAgent[Any]):
 
     async def play(self, driver: ProgramApi) -> bytes | None:
         environment = self._command.environment
-        async with Gateway(Context(self, driver), upstreams=self._upstreams, environment=environment) as gateway:
+        async with Gateway(
+            Context(self, driver),
+            upstreams=self._upstreams,
+            environment=environment,
+            main_offers_tools=self._profile.offers_tools,
+        ) as gateway:
             seal = Seal(gateway.port) if self._sealed else None
             with tempfile.TemporaryDirectory(prefix="checkrein-exec-") as folder:
                 try:
                     return await self._play(driver, gateway, seal, Path(folder))
                 finally:
+                    bring_home(self._profile, environment, Path(folder))
                     if seal is not None:
                         await seal.close()
 

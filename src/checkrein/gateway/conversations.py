@@ -1,27 +1,39 @@
 """Which of a program's requests belong to its main conversation, and what a person has said in it.
 
 A program asks for titles, for summaries and on behalf of sub-agents beside its main conversation, and nothing in a
-request says which it is. The main one is that of the first request that offers tools, or of the first at all while none
-does. It is recognised by its tools and by how it begins, or what the model is told about itself: the one changes when a
-program shortens its history, the other hardly ever.
+request says which it is. The main one is that of the first request that offers tools; or, of a program that is not
+known to offer any, of the first at all while none does. It is recognised by what the model is told about itself, which
+titles, summaries and most sub-agents have otherwise, and by how it begins. The beginning changes when a program shortens
+its history, but not while tools are at work: what begins otherwise then is a sub-agent. Tools prove little, since
+programs offer more of them as they need them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from checkrein.gateway.wires.base import Body, Wire
+
+SHARED: Final = 0.5
+"""So much of what a model is told about itself stays the same in a conversation; a date or a list in it may change."""
 
 
 class Look(NamedTuple):
     """What a request looks like."""
 
     tools: frozenset[str]
-    system: str
+    system: frozenset[str]
+    """The lines of what the model is told about itself."""
     opening: str
+    """All that was said before the model first answered. What comes first may be the same in all conversations."""
+
+    def is_told_alike(self, other: Look) -> bool:
+        most = max(len(self.system), len(other.system))
+        return len(self.system & other.system) >= SHARED * most
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -35,8 +47,12 @@ class Said(msgspec.Struct, frozen=True):
 class MainConversation:
     """The one that a person talks to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, offers_tools: bool = False) -> None:
+        self._offers_tools = offers_tools
+        """It is known to offer tools, so that what offers none is not it."""
         self._look: Look | None = None
+        self._others: set[str] = set()
+        """How conversations of sub-agents begin."""
         self._is_at_work = False
         """Its last answer has asked for tools, so a request that begins otherwise is that of a sub-agent."""
         self._said: list[Said] = []
@@ -47,14 +63,19 @@ class MainConversation:
         """Whether a request belongs to it. The first one that may be it is."""
         look = look_of(wire, body)
         main = self._look
+        if not look.tools and (self._offers_tools or (main is not None and main.tools)):
+            return False
         if main is None or (look.tools and not main.tools):
             self._look = look
             return True
-        if look.tools != main.tools:
+        if look.opening in self._others or not look.is_told_alike(main):
             return False
-        if look.opening == main.opening:
-            return True
-        return look.system == main.system and not self._is_at_work
+        if look.opening != main.opening:
+            if self._is_at_work:
+                self._others.add(look.opening)
+                return False
+            self._look = look
+        return True
 
     def asked(self) -> None:
         self._is_at_work = False
@@ -96,20 +117,40 @@ def _insert(wire: Wire, made: list[Body], following: Body | None, said: Said) ->
 
 
 def look_of(wire: Wire, body: Body) -> Look:
-    spoken = [one for one in wire.messages(body) if one.get("role") in (None, "user")]
-    opening = mark_of(spoken[0]) if spoken else ""
-    return Look(wire.tools(body), _hash(wire.system(body)), opening)
+    messages = wire.messages(body)
+    answers = [place for place, message in enumerate(messages) if wire.is_answer(message)]
+    before = messages[: answers[0]] if answers else messages
+    spoken = [mark_of(one) for one in before if one.get("role") in (None, "user")]
+    return Look(wire.tools(body), frozenset(_texts(wire.system(body))), _hash(spoken))
 
 
 def mark_of(message: Body) -> str:
-    """The same for the same message, however it is marked for a cache."""
+    """The same for the same message, however it is marked for a cache, and whether its text is in one part or not."""
     return _hash(_plain(message))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The lines of all text in there."""
+    if isinstance(value, str):
+        yield from (line for one in value.splitlines() if (line := one.strip()))
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+
+
+_UNSAID: Final = frozenset({"cache_control", "id", "status", "internal_chat_message_metadata_passthrough"})
+"""What a message has beside what is said in it, and what may differ when it is sent again."""
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items() if key not in ("cache_control", "id", "status")}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {key: _plain(one) for key, one in value.items() if key not in _UNSAID}
+    if not isinstance(value, list):
+        return value
+    parts = [_plain(one) for one in value]
+    if parts and all(isinstance(one, dict) and one.keys() <= {"type", "text"} and "text" in one for one in parts):
+        return "".join(str(one["text"]) for one in parts)
+    return parts
 
 
 def _hash(value: object) -> str:

@@ -72,7 +72,8 @@ class Gateway:
 
     `upstreams` says where requests go on to, by provider (`openai`, `anthropic`, `gemini`); without, that is what the
     provider's variable in `environment` (that of this process) held before, or else the provider's own address. Raises
-    `MisuseError` for a provider that is not known and an upstream that is no address.
+    `MisuseError` for a provider that is not known and an upstream that is no address. `main_offers_tools` says that the
+    program's main conversation offers tools: what a person says then goes with no request that offers none.
 
     It serves for as long as the `async with` lasts. Once the run is being cancelled its streams are closed, and
     everything is answered with 400; on leaving, every connection is closed.
@@ -84,6 +85,7 @@ class Gateway:
         *,
         upstreams: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        main_offers_tools: bool = False,
     ) -> None:
         given = {} if environment is None else {"environment": environment}
         self.upstreams = upstream.upstreams_of(upstreams or {}, **given)
@@ -94,7 +96,7 @@ class Gateway:
         """How many of them could not be read: their bodies are no JSON, or compressed in a way that is not known."""
         self._ctx = ctx
         self._secret = MARK + secrets.token_urlsafe(24)
-        self._main = MainConversation()
+        self._main = MainConversation(offers_tools=main_offers_tools)
         self._steps = ToolSteps(ctx)
         self._ids: dict[str, str] = {}
         """Of answers that the client knows by another id than the provider."""

@@ -193,7 +193,8 @@ class ResponsesWire(Wire):
         return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
     def system(self, body: Body) -> object:
-        return body.get("instructions")
+        told = [self.text_of(one) for one in self.messages(body) if one.get("role") in ("system", "developer")]
+        return [body.get("instructions"), *told]
 
     def tools(self, body: Body) -> frozenset[str]:
         return frozenset(str(tool.get("name", tool.get("type"))) for tool in body.get("tools") or ())
