@@ -215,7 +215,7 @@ async def is_spared(scene: Scene, stop: Stop) -> None:
     else:
         giving = asyncio.create_task(scene.give(stop))
         if stop is Stop.REDIRECT_NEXT_STEP:  # the other call in flight has to end first
-            await until_state(scene.run, lambda state: state.status is Status.REDIRECTING)
+            await until_state(scene.run, lambda state: state.status is Status.REDIRECTING or giving.done())
             Path(f"{scene.file}.idle1").touch()
         await giving
     assert not scene.witness.lines("ended")

@@ -11,11 +11,12 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checkrein import tool
+from checkrein import Interrupted, tool
 from checkrein.agents.context import Context
 from checkrein.agents.program import ProgramAgent
 from checkrein.calls.base import CallRequest, Permit
@@ -92,7 +93,8 @@ class Shell(ProgramAgent[None]):
         lives = asyncio.ensure_future(driver.call(request))
         asked = Context(self, driver)
         while not lives.done():
-            await asked.model("What next?", model=ScriptedModel(lambda request: "Go on."))
+            with suppress(Interrupted):  # by a redirect, which the next question carries
+                await asked.model("What next?", model=ScriptedModel(lambda request: "Go on."))
             await asyncio.wait([lives], timeout=0.05)
         await lives
 
