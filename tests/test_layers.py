@@ -29,6 +29,7 @@ ORDER: Final = (
     "agents",
     "engines",
     "control",
+    "run",
     "runtime",
     "adapters",
     "gateway",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from checkrein.core.state import Waiting
     from checkrein.errors import CallFailed, Interrupted, RunCancelled, RunFailed
     from checkrein.mcp import MCP
-    from checkrein.runtime import Run, Runtime
+    from checkrein.run import Run
+    from checkrein.runtime import Runtime
     from checkrein.secrets import Secrets, Shape
     from checkrein.server.asgi import asgi
     from checkrein.server.auth.principals import Principal, Role
@@ -88,7 +89,8 @@ _HOMES = {
     "checkrein.calls.answer": ("Asked", "WholeAnswer"),
     "checkrein.agents.tool": ("Tool", "tool"),
     "checkrein.watchers": ("Confession", "Loops"),
-    "checkrein.runtime": ("Run", "Runtime"),
+    "checkrein.run": ("Run",),
+    "checkrein.runtime": ("Runtime",),
     "checkrein.control.control": ("Settling",),
     "checkrein.core.conditions": ("Cost", "Effects", "Elapsed", "Repeats", "Tokens", "ToolCalls", "Turns", "Usage"),
     "checkrein.control.view": ("RunEvent", "RunView"),

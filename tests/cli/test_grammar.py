@@ -12,7 +12,7 @@ from checkrein.cli.session import Row, Session
 from checkrein.control.control import Settling
 from checkrein.control.view import ApprovalView
 from checkrein.core.enums import Status, Verb
-from checkrein.core.origin import Origin
+from checkrein.core.events import Origin
 from checkrein.core.receipts import Receipt
 from checkrein.core.verb_specs import SPECS, VerbSpec
 from checkrein.errors import CheckreinError, Refused

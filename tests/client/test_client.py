@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from checkrein import Agent, AsyncClient, Client, Settling
-from checkrein.client.async_client import AsyncRunHandle
+from checkrein.client.async_run import AsyncRunHandle
 from checkrein.control.view import RunView
 from checkrein.core.enums import Status, Verb
 from checkrein.core.receipts import Receipt

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkrein.control.agent_card import card_of
+from checkrein.control.worker_roster import card_of
 from checkrein.demo import GOALS, agent
 from checkrein.demo.model import Wish, hear, think
 from checkrein.demo.tools import TOOLS

@@ -17,7 +17,7 @@ from checkrein.core.events import StepStarted
 from checkrein.driver.permits import CallRunner
 from checkrein.errors import MisuseError, ModelUnauthorised, Refused
 from checkrein.models import Failure, Message, Request, ScriptedModel, ToolCall, ToolResult, Turn, as_json
-from checkrein.runtime import Run
+from checkrein.run import Run
 from tests.support.runs import in_flight, result, settled, until_state, until_status
 from tests.support.text import words
 

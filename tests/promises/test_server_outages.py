@@ -192,7 +192,7 @@ async def test_runs_wait_for_room_on_a_full_disk_of_the_server_and_make_each_cal
             ballast = fill(disk)
             await until_still(witness)
             with pytest.raises(StoreFull):
-                await runs[0]._runtime.start(sender, witness.log + "x" * 20_000)
+                await runs[0]._runtime.start(sender, witness.log + "x" * 20_000)  # type: ignore[attr-defined]
 
             ballast.unlink()
             await sent(witness, runs, CALLS_AFTER)

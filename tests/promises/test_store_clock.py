@@ -9,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 from checkrein import Agent, Runtime
-from checkrein.control.agent_card import AgentCard
 from checkrein.control.control import Control
 from checkrein.control.start import StartRun
+from checkrein.control.worker_roster import AgentCard
 from checkrein.core.enums import Status, Verb
 from checkrein.core.receipts import Receipt
 from checkrein.errors import StoreUnavailable

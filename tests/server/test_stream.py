@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkrein import Agent, Principal, Role, Runtime
-from checkrein.control.agent_card import AgentCard
 from checkrein.control.control import Control
 from checkrein.control.fork import ForkRun
 from checkrein.control.start import StartRun
+from checkrein.control.worker_roster import AgentCard
 from checkrein.core.events import ReasonAdded, RunCreated
 from checkrein.core.state import State
 from checkrein.journal import Chunk, MemoryJournal, encoding

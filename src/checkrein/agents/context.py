@@ -147,14 +147,7 @@ class Context:
         recorded = told_of(result.value)
         message = Assistant("") if recorded is None else recorded.message
         self._watch.heard(message.text)
-        if wanted is None:
-            return message
-        try:
-            return wanted.read(message.text)
-        except ValueError as error:
-            raise CallFailed(
-                f"The answer of {asked.name} does not have the form that was asked for: {error}"
-            ) from error
+        return message if wanted is None else _typed(wanted, message.text, asked)
 
     async def answer(
         self, source: Source, *, name: str, place: str = "", asked: Any = None, carries: bool = True
@@ -420,3 +413,11 @@ def _plain(value: Any) -> Any:
         return msgspec.json.decode(values.encode_result(_plain, value))
     except values.NotJson:
         return f"<{type(value).__name__}>"
+
+
+def _typed(wanted: OutputType, text: str, asked: Model) -> Any:
+    """The answer of a model as a value. Raises `CallFailed` where it does not have that form."""
+    try:
+        return wanted.read(text)
+    except ValueError as error:
+        raise CallFailed(f"The answer of {asked.name} does not have the form that was asked for: {error}") from error

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from checkrein.cli.attach import Manner
     from checkrein.control.control import Settling
     from checkrein.control.view import ApprovalView, ListedRun, RunView
-    from checkrein.core.origin import Origin
+    from checkrein.core.events import Origin
     from checkrein.core.receipts import Receipt
     from checkrein.core.verb_specs import VerbSpec
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from checkrein.cli.options import Place
     from checkrein.control.control import Control, Settling
     from checkrein.control.view import ApprovalView
-    from checkrein.core.origin import Origin
+    from checkrein.core.events import Origin
     from checkrein.core.receipts import Receipt
     from checkrein.core.state import State
     from checkrein.core.verb_specs import VerbSpec

@@ -29,7 +29,7 @@ from checkrein.core.wording import (
 if TYPE_CHECKING:
     from checkrein.control.control import Settling
     from checkrein.control.view import ApprovalView, CallView, DoubtView
-    from checkrein.core.origin import Origin
+    from checkrein.core.events import Origin
     from checkrein.core.receipts import ChangedEffect, Receipt, StoppedCall
 
 

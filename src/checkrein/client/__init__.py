@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from checkrein.client.async_client import AsyncClient, AsyncRunHandle
+from checkrein.client.async_client import AsyncClient
+from checkrein.client.async_run import AsyncRunHandle
 from checkrein.client.sync_client import Client, RunHandle
 
 __all__ = ["AsyncClient", "AsyncRunHandle", "Client", "RunHandle"]

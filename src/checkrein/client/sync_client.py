@@ -13,7 +13,8 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from checkrein.client.async_client import AsyncClient, AsyncRunHandle, ClientOptions
+from checkrein.client.async_client import AsyncClient, ClientOptions
+from checkrein.client.async_run import AsyncRunHandle
 from checkrein.errors import MisuseError
 
 _log = logging.getLogger(__name__)

@@ -291,3 +291,7 @@ def decoded(transport: Transport, body: bytes, kind: type[T]) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError):
         _log.warning("an answer of the server is no %s", kind)
     raise transport.malformed()
+
+
+def get(*parts: str) -> Request:
+    return Request(method="GET", path=path_of(*parts))

@@ -11,34 +11,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from checkrein.calls.base import fingerprint as fingerprint_of
 from checkrein.calls.sub_run import WHY
 from checkrein.control.call_view import decoded
-from checkrein.control.receipt_waiter import ReceiptWaiter
-from checkrein.control.receipt_waiter import Settling as Settling
 from checkrein.control.undriven import UndrivenRuns
+from checkrein.control.verb_requests import ReceiptWaiter, VerbRequest, find_repeat, new_id
+from checkrein.control.verb_requests import Settling as Settling
 from checkrein.core import commands as c
 from checkrein.core.commands import Command
 from checkrein.core.decide.verdict import Joined
 from checkrein.core.effects import Effect
-from checkrein.core.enums import STOPS_BY_DRIVER, TERMINAL, UNFINISHED, Answer, CallKind, Decision, Undo, Verb, When
+from checkrein.core.enums import STOPS_BY_DRIVER, TERMINAL, UNFINISHED, Answer, CallKind, Undo, Verb, When
 from checkrein.core.events import (
     HELD_PREFIX,
-    ApprovalDecided,
     ApprovalRequested,
     CallFinished,
-    CallResolved,
     CheckAsked,
-    EffectReopened,
     Event,
     ReasonAdded,
-    VerbAccepted,
     VerbJoined,
     approval_id,
 )
@@ -80,26 +75,6 @@ Taken = tuple[tuple[Event, ...] | Joined, State]
 Take = Callable[[], Awaitable[Taken]]
 
 
-class _Asked(NamedTuple):
-    """Somebody wants a verb, on a run or on a call of it."""
-
-    run: str
-    verb: str
-    call: str
-    id: str
-    """Of the event that records it: the request id, or a new one where none was given."""
-    is_named: bool
-    """Whether there may be a repeat of it."""
-    by: str = ""
-    """Who wants it, where it may join what is in force."""
-    is_renamed: bool = False
-    """It has an id of its own, because the one that it was given was used for something else."""
-
-    @property
-    def logged(self) -> dict[str, str]:
-        return {"run": self.run, "call": self.call}
-
-
 class Control:
     """Verbs on the runs of a journal. `owner` is this process, should it have to claim a run.
 
@@ -125,11 +100,11 @@ class Control:
     async def pause(
         self, run: str, *, by: str, reason: str = "", request_id: str = "", wait: float = WAIT_SECONDS
     ) -> Receipt | Settling:
-        asked = _asked(run, "pause", request_id, by=by)
+        asked = VerbRequest.made(run, "pause", request_id, by=by)
         stamp = self._stamp(asked, by, reason)
 
         def below(child: str) -> c.Command:
-            return c.PauseRun(id=HELD_PREFIX + _new_id(), at=self._clock(), by=by, reason=WHY)
+            return c.PauseRun(id=HELD_PREFIX + new_id(), at=self._clock(), by=by, reason=WHY)
 
         return await self._verb(asked, lambda at, *_: c.PauseRun(at=at, **stamp), wait, below)
 
@@ -144,7 +119,7 @@ class Control:
         expected_seq: int | None = None,
         wait: float = WAIT_SECONDS,
     ) -> Receipt | Settling:
-        asked = _asked(run, "resume", request_id)
+        asked = VerbRequest.made(run, "resume", request_id)
         stamp = self._stamp(asked, by, reason, expected_seq)
         return await self._verb(
             asked, lambda at, _, driven, __: c.ResumeRun(at=at, instruction=instruction, driven=driven, **stamp), wait
@@ -162,7 +137,7 @@ class Control:
         expected_seq: int | None = None,
         wait: float = WAIT_SECONDS,
     ) -> Receipt | Settling:
-        asked = _asked(run, "redirect", request_id)
+        asked = VerbRequest.made(run, "redirect", request_id)
         stamp = self._stamp(asked, by, reason, expected_seq)
         return await self._verb(
             asked,
@@ -180,7 +155,7 @@ class Control:
         request_id: str = "",
         wait: float = WAIT_SECONDS,
     ) -> Receipt | Settling:
-        asked = _asked(run, "cancel", request_id, by=by)
+        asked = VerbRequest.made(run, "cancel", request_id, by=by)
         stamp = self._stamp(asked, by, reason)
 
         def below(child: str) -> c.Command:
@@ -199,7 +174,7 @@ class Control:
         expected_seq: int | None = None,
         wait: float = 60.0,
     ) -> Receipt | Settling:
-        asked = _asked(run, "ask", request_id)
+        asked = VerbRequest.made(run, "ask", request_id)
         stamp = self._stamp(asked, by, reason, expected_seq)
         return await self._verb(asked, lambda at, *_: c.AskRun(at=at, question=question, **stamp), wait)
 
@@ -213,7 +188,7 @@ class Control:
     async def abort(
         self, run: str, call: str, *, by: str, reason: str = "", request_id: str = "", wait: float = WAIT_SECONDS
     ) -> Receipt | Settling:
-        asked = _asked(run, "abort", request_id, call)
+        asked = VerbRequest.made(run, "abort", request_id, call)
         stamp = self._stamp(asked, by, reason)
         return await self._verb(asked, lambda at, *_: c.AbortCall(at=at, call=call, **stamp), wait)
 
@@ -233,13 +208,13 @@ class Control:
     ) -> State:
         """Let a call be made. Raises `Refused`, with the code `not_as_shown` where `fingerprint` is not that of the
         call, and `arguments_do_not_fit` where its tool does not take the `arguments` that are given instead."""
-        asked = _asked(run, "approve", request_id, call)
+        asked = VerbRequest.made(run, "approve", request_id, call)
         stamp = self._stamp(asked, by, note) | {"call": call, "fingerprint": fingerprint, "always": always}
         if arguments:
             stamp |= await self._edited(asked, arguments)
         return await self._decide(asked, lambda at, *_: c.ApproveCall(at=at, **stamp))
 
-    async def _edited(self, asked: _Asked, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _edited(self, asked: VerbRequest, arguments: dict[str, Any]) -> dict[str, Any]:
         """What a call is to be made with where a person wants some arguments to be others: all of them, as JSON."""
         found = await self._journal.find(asked.run, approval_id(asked.call))
         event = None if found is None else found.event
@@ -260,14 +235,14 @@ class Control:
         return {"arguments": msgspec.Raw(edited), "edited": fingerprint_of(CallKind.TOOL, event.name, edited)}
 
     async def deny(self, run: str, call: str, *, by: str, note: str = "", request_id: str = "") -> State:
-        asked = _asked(run, "deny", request_id, call)
+        asked = VerbRequest.made(run, "deny", request_id, call)
         stamp = self._stamp(asked, by, note)
         return await self._decide(asked, lambda at, *_: c.DenyCall(at=at, call=call, **stamp))
 
     async def resolve(
         self, run: str, call: str, answer: Answer, *, by: str, result: Any = None, note: str = "", request_id: str = ""
     ) -> State:
-        asked = _asked(run, "resolve", request_id, call)
+        asked = VerbRequest.made(run, "resolve", request_id, call)
         stamp = self._stamp(asked, by, note)
         encoded = None if result is None else msgspec.Raw(msgspec.json.encode(result))
         return await self._decide(
@@ -278,7 +253,7 @@ class Control:
         )
 
     async def retry_undo(self, run: str, effect: str, *, by: str, request_id: str = "") -> State:
-        asked = _asked(run, "retry_undo", request_id, effect)
+        asked = VerbRequest.made(run, "retry_undo", request_id, effect)
         stamp = self._stamp(asked, by, "")
         return await self._decide(
             asked, lambda at, _, __, effects: c.RetryUndo(at=at, effect=effect, effects=effects, **stamp)
@@ -289,7 +264,7 @@ class Control:
 
         Raises `Refused` when there is no such doubt, or nobody at work who could ask the tool.
         """
-        asked = _asked(run, "check", request_id, call)
+        asked = VerbRequest.made(run, "check", request_id, call)
 
         async def take() -> Taken:
             state = await self._journal.load(run)
@@ -305,7 +280,7 @@ class Control:
 
     async def add_reason(self, run: str, reason: str, *, by: str, note: str = "", request_id: str = "") -> None:
         """Say why a run was stopped, also afterwards."""
-        asked = _asked(run, "add_reason", request_id)
+        asked = VerbRequest.made(run, "add_reason", request_id)
         reason, note = self._secrets.text(reason), self._secrets.text(note)
 
         async def take() -> Taken:
@@ -315,20 +290,20 @@ class Control:
 
         await self._once(asked, take)
 
-    def _stamp(self, asked: _Asked, by: str, reason: str, expected_seq: int | None = None) -> dict[str, Any]:
+    def _stamp(self, asked: VerbRequest, by: str, reason: str, expected_seq: int | None = None) -> dict[str, Any]:
         return {"id": asked.id, "by": by, "reason": reason, "asked_at": self._clock(), "expected_seq": expected_seq}
 
     # -- the path
 
     async def _verb(
-        self, asked: _Asked, make: Make, wait: float, cascade: Callable[[str], c.Command] | None = None
+        self, asked: VerbRequest, make: Make, wait: float, cascade: Callable[[str], c.Command] | None = None
     ) -> Receipt | Settling:
         try:
             known, taken = await self._accepted(asked, lambda: self._take(asked, make))
         except Refused as refused:
             if refused.code != "request_id_used" or asked.verb not in _STOPS:
                 raise
-            return await self._verb(_renamed(asked), make, wait, cascade)
+            return await self._verb(asked.renamed(), make, wait, cascade)
         if known is not None:
             if isinstance(known.event, VerbJoined):
                 return await self._receipts.wait(asked.run, known.event.accepted, 0, wait)
@@ -344,7 +319,7 @@ class Control:
             return await self._receipts.wait(asked.run, verdict.accepted, 0, wait)
         return await self._receipts.wait(asked.run, asked.id, state.seq, wait)
 
-    async def _note_joined(self, asked: _Asked, accepted: str, state: State) -> None:
+    async def _note_joined(self, asked: VerbRequest, accepted: str, state: State) -> None:
         """Write down whose receipt has answered a request, for the case that it is made again later; and that a cancel
         was asked for twice, since its driver then waits for no atomic section.
 
@@ -366,15 +341,15 @@ class Control:
         except (JournalError, MisuseError) as error:
             _log.info("whose receipt answers a %s was not recorded: %s", asked.verb, error, extra=asked.logged)
 
-    async def _decide(self, asked: _Asked, make: Make) -> State:
+    async def _decide(self, asked: VerbRequest, make: Make) -> State:
         return await self._once(asked, lambda: self._take(asked, make))
 
-    async def _once(self, asked: _Asked, take: Take) -> State:
+    async def _once(self, asked: VerbRequest, take: Take) -> State:
         """Have it taken, unless it was before. The state that it was decided on, or the one that a repeat meets."""
         _, taken = await self._accepted(asked, take)
         return await self._journal.load(asked.run) if taken is None else taken[1]
 
-    async def _accepted(self, asked: _Asked, take: Take) -> tuple[Recorded | None, Taken | None]:
+    async def _accepted(self, asked: VerbRequest, take: Take) -> tuple[Recorded | None, Taken | None]:
         """What was recorded of this request before, or else what was taken now. Raises `Refused`."""
         known = await self._known(asked)
         if known is not None:
@@ -391,7 +366,7 @@ class Control:
                 raise
             return known, None
 
-    async def _known(self, asked: _Asked) -> Recorded | None:
+    async def _known(self, asked: VerbRequest) -> Recorded | None:
         if not asked.is_named:
             return None
         return await find_repeat(self._journal, asked.run, asked.id, verb=asked.verb, call=asked.call)
@@ -401,7 +376,7 @@ class Control:
         await self._journal.append(state.run, [event], after=0)
         return (event,), state
 
-    async def _take(self, asked: _Asked, make: Make) -> Taken:
+    async def _take(self, asked: VerbRequest, make: Make) -> Taken:
         driven = False
 
         async def look() -> None:
@@ -483,77 +458,6 @@ def _as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _misfit(asked: _Asked, wrong: Sequence[str]) -> Refused:
+def _misfit(asked: VerbRequest, wrong: Sequence[str]) -> Refused:
     told = f"Call {asked.call} of run {asked.run} was not approved: {'; '.join(wrong)}."
     return Refused(told, code="arguments_do_not_fit", run=asked.run)
-
-
-def _asked(run: str, verb: str, request_id: str, call: str = "", *, by: str = "") -> _Asked:
-    id = request_id or _new_id()
-    if id.startswith(HELD_PREFIX):
-        # Under that id it would be resumed with a parent.
-        id = f"request:{id}"
-    return _Asked(run, verb, call, id, is_named=bool(request_id), by=by)
-
-
-def _renamed(asked: _Asked) -> _Asked:
-    """A stop is not refused because of its id: it is taken under one that nobody has used."""
-    own = _new_id() if asked.is_renamed else id_of_its_own(asked.id, verb=asked.verb, call=asked.call)
-    _log.warning(
-        "the request_id %s was used for something else; the %s is taken under %s",
-        asked.id,
-        asked.verb,
-        own,
-        extra=asked.logged,
-    )
-    return asked._replace(id=own, is_renamed=True)
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex
-
-
-# -- a request that is made again: known by its id, because that is the id of the event which records it
-#
-# Whoever makes a request gives it an id and may repeat it as often as it takes until there is an answer. What was taken
-# is found in the journal, and nothing is done twice. That holds for a verb that only joined another's receipt, too.
-
-
-async def find_repeat(journal: Journal, run: str, request_id: str, *, verb: str, call: str = "") -> Recorded | None:
-    """What this request led to when it was made before; None when it was not.
-
-    An id is that of one verb on one call: raises `Refused` where it was used for something else, so that nobody gets
-    an answer to what they did not ask.
-    """
-    known = await journal.find(run, request_id)
-    if known is None or recorded_request(known.event) == (verb, call):
-        return known
-    told = f"The request_id {request_id} was used for something else in run {run}; make a new one for each verb."
-    raise Refused(told, code="request_id_used", run=run)
-
-
-def id_of_its_own(request_id: str, *, verb: str, call: str = "") -> str:
-    """The id under which a stop is taken whose request id was used for something else: the same each time."""
-    return ".".join(part for part in (request_id, verb, call) if part)
-
-
-def recorded_request(event: Event) -> tuple[str, str] | None:
-    """The verb, and the call that it is about, which `event` records under the id of its request."""
-    match event:
-        case VerbAccepted(verb=verb, call=call):
-            return verb.value, call or ""
-        case VerbJoined(verb=verb):
-            return verb.value, ""
-        case ApprovalDecided(decision=Decision.APPROVED, call=call):
-            return "approve", call
-        case ApprovalDecided(decision=Decision.DENIED, call=call):
-            return "deny", call
-        case CallResolved(call=call):
-            return "resolve", call
-        case EffectReopened(effect=effect):
-            return "retry_undo", effect
-        case CheckAsked(call=call):
-            return "check", call
-        case ReasonAdded():
-            return "add_reason", ""
-    return None

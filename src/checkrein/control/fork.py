@@ -23,10 +23,11 @@ from checkrein.core.events import (
     CallResolved,
     CallReused,
     CallStarted,
+    Origin,
+    OriginEffect,
     RunCreated,
     StepFinished,
 )
-from checkrein.core.origin import Origin, OriginEffect
 from checkrein.driver.fork import StillAtWork, taken_over
 from checkrein.errors import MisuseError, Refused, RunNotFound
 from checkrein.journal.base import Journal, Recorded

@@ -60,17 +60,7 @@ async def begin(
     """
     if wanted.if_busy not in get_args(IfBusy):
         raise MisuseError(f"if_busy is one of {', '.join(get_args(IfBusy))}, not {wanted.if_busy!r}.")
-    goal, thread, owner = wanted.goal, wanted.thread, wanted.owner
-    if wanted.continues is not None:
-        before = await journal.load(wanted.continues)
-        if owner and owner != before.owner:
-            whose = f"belongs to {before.owner}" if before.owner else "has no owner"
-            raise MisuseError(
-                f"Run {wanted.continues} {whose}, and so has what goes on from it: {owner} cannot be its owner.",
-                run=wanted.continues,
-            )
-        thread, owner = before.thread, before.owner
-        goal = goal or GO_ON
+    goal, thread, owner = await _continued(journal, wanted)
     if not goal.strip():
         raise MisuseError("A run needs a goal: say in a sentence what is to be done.")
     run = f"r-{uuid.uuid4().hex[:12]}"
@@ -96,6 +86,20 @@ async def begin(
                 return busy.run, False
     await journal.create(created)  # one run after the other ends there: it waits for its turn
     return run, True
+
+
+async def _continued(journal: Journal, wanted: StartRun) -> tuple[str, str | None, str]:
+    """Goal, thread and owner of a run, which are those of the one that it continues where it says nothing else."""
+    if wanted.continues is None:
+        return wanted.goal, wanted.thread, wanted.owner
+    before = await journal.load(wanted.continues)
+    if wanted.owner and wanted.owner != before.owner:
+        whose = f"belongs to {before.owner}" if before.owner else "has no owner"
+        raise MisuseError(
+            f"Run {wanted.continues} {whose}, and so has what goes on from it: {wanted.owner} cannot be its owner.",
+            run=wanted.continues,
+        )
+    return wanted.goal or GO_ON, before.thread, before.owner
 
 
 async def _redirected(control: Control, run: str, goal: str, by: str) -> bool:

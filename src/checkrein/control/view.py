@@ -14,7 +14,7 @@ import msgspec
 from checkrein.core.conditions import Usage
 from checkrein.core.consequences import VerbControl
 from checkrein.core.enums import Answer, CallKind, EffectState, Status, Verb
-from checkrein.core.origin import Origin
+from checkrein.core.events import Origin
 from checkrein.core.receipts import Receipt
 from checkrein.core.state import State, Waiting
 from checkrein.journal.base import Recorded, RunRow
@@ -276,7 +276,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list of runs."""
+    """One line of the list."""
 
     id: str
     status: Status

@@ -24,8 +24,7 @@ from checkrein.core.enums import (
     Verb,
     When,
 )
-from checkrein.core.events import HELD_PREFIX, MaybeJson, Need
-from checkrein.core.origin import Origin
+from checkrein.core.events import HELD_PREFIX, MaybeJson, Need, Origin
 from checkrein.core.receipts import StoppedCall
 from checkrein.core.transitions import Fate, Stop, fate
 from checkrein.timings import LEASE_SECONDS

@@ -166,32 +166,9 @@ class Driver:
         Cancelled, it aborts what is in flight and leaves the run as it is: the next driver finds it in doubt.
         """
         session, ownership = self._session, self.ownership
-        owner = ownership.lease.owner
         session.driving = asyncio.current_task()
         try:
-            # Until the claim the owner before could still record how its calls ended: what it said is not said again.
-            for record in await session.journal.read(session.run, after=session.writer.committed.seq):
-                session.writer.absorb(record)
-            session.want(await session.journal.effects(session.run, {EffectState.OPEN}))
-            kept = await kept_texts(session.journal, session.run, self.state.live)
-            await session.writer.commit(
-                c.TakeOver(
-                    id=session.new_id("took"),
-                    at=session.now(),
-                    epoch=ownership.epoch,
-                    over=self._over,
-                    host=owner.host,
-                    pid=owner.pid,
-                    process=owner.process,
-                    boot_id=owner.boot_id,
-                    started=owner.started or None,
-                    version=self._version,
-                    after_death=self._after_death,
-                    alive_at=ownership.lease.alive_at,
-                    ahead=ownership.ahead,
-                    kept=kept,
-                )
-            )
+            await self._take_over()
             if self._set_aside:
                 await self._ask_for_a_person()
             await self._resume_itself()
@@ -218,6 +195,34 @@ class Driver:
                     # A tool shares its process with what says that its call is over. One that is stopped, or that
                     # nobody drives any more, leaves no process behind that has worked for it.
                     await run_to_completion(self._api.end_workers())
+
+    async def _take_over(self) -> None:
+        """The first append: what was in flight is in doubt, or gets its next attempt."""
+        session, ownership = self._session, self.ownership
+        owner = ownership.lease.owner
+        # Until the claim the owner before could still record how its calls ended: what it said is not said again.
+        for record in await session.journal.read(session.run, after=session.writer.committed.seq):
+            session.writer.absorb(record)
+        session.want(await session.journal.effects(session.run, {EffectState.OPEN}))
+        kept = await kept_texts(session.journal, session.run, self.state.live)
+        await session.writer.commit(
+            c.TakeOver(
+                id=session.new_id("took"),
+                at=session.now(),
+                epoch=ownership.epoch,
+                over=self._over,
+                host=owner.host,
+                pid=owner.pid,
+                process=owner.process,
+                boot_id=owner.boot_id,
+                started=owner.started or None,
+                version=self._version,
+                after_death=self._after_death,
+                alive_at=ownership.lease.alive_at,
+                ahead=ownership.ahead,
+                kept=kept,
+            )
+        )
 
     def _owes_an_answer(self) -> bool:
         """Whether somebody has ended the run by force, and asks what became of the calls that were in flight here."""

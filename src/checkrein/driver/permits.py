@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from checkrein.calls.base import CallRequest, Permit, RefusedExecution, fingerprint
+from checkrein.calls.base import CallRequest, CallResult, Permit, RefusedExecution, fingerprint
 from checkrein.core import commands as c
 from checkrein.core.decide.verdict import Refusal
 from checkrein.core.effects import Effect
@@ -59,8 +59,7 @@ class CallRunner:
         if past is not None and past.attempts and past.edited is not None:
             self.edited[past.id] = past.edited
         if past is not None and past.ending is not None:
-            self.at = max(self.at, past.ending.at)
-            return _result(past.id, past.ending, past.instruction)
+            return self._seen(past.id, past.ending, past.instruction)
         call = past.id if past is not None else self._next()
         return await self._live(request, call, mark, past)
 
@@ -71,8 +70,7 @@ class CallRunner:
         while True:
             await self._await_resolution(call)
             if is_begun and (ending := await self._recorded_result(call)) is not None:
-                self.at = max(self.at, ending.at)
-                return _result(call, ending, instruction)
+                return self._seen(call, ending, instruction)
             await self._session.until_permitted()
             if self.is_over:
                 await self._session.wait_to_be_cancelled()
@@ -96,11 +94,10 @@ class CallRunner:
             if not await self._permitted(made, call, attempt, mark, arguments, delivers=delivered is not None):
                 continue
             instruction = carried
-            key = f"{self._session.run}/{call}"
             permit = Permit(
                 run=self._session.run,
                 call=call,
-                key=key,
+                key=self._key(call),
                 attempt=attempt,
                 arguments=arguments,
                 instruction=instruction,
@@ -117,13 +114,21 @@ class CallRunner:
                 continue
             if (doubt := self._session.state.doubts.get(call)) is not None and doubt.blocks:
                 continue  # nobody knows whether it happened: a person is asked
-            self.at = max(self.at, at)
-            if self._session.state.status is Status.CANCELLING or self._session.state.is_finished:
-                await self._session.wait_to_be_cancelled()
-            ending = Ending(ended.outcome, ended.result, ended.error, at)
-            if ending.is_interrupted:
-                ending = ending._replace(instruction=await self._wanted_instead(verb))
-            return _result(call, ending, instruction)
+            return await self._told(call, ended, at, verb, instruction)
+
+    async def _told(self, call: str, ended: CallResult, at: float, verb: str | None, instruction: str | None) -> Result:
+        """What the program is told of a call that has just ended; of a run that is being cancelled, nothing."""
+        self.at = max(self.at, at)
+        if self._session.state.status is Status.CANCELLING or self._session.state.is_finished:
+            await self._session.wait_to_be_cancelled()
+        ending = Ending(ended.outcome, ended.result, ended.error, at)
+        if ending.is_interrupted:
+            ending = ending._replace(instruction=await self._wanted_instead(verb))
+        return self._seen(call, ending, instruction)
+
+    def _seen(self, call: str, ending: Ending, instruction: str | None) -> Result:
+        self.at = max(self.at, ending.at)
+        return _result(call, ending, instruction)
 
     async def _wait_before(self, call: str, seconds: float | None) -> None:
         """Wait before a call is asked again; shorter, if it is not to be any more."""
@@ -231,7 +236,7 @@ class CallRunner:
             kind=request.kind,
             name=request.name,
             attempt=attempt,
-            key=f"{self._session.run}/{call}",
+            key=self._key(call),
             step=request.step,
             arguments=msgspec.Raw(arguments),
             fingerprint=mark,
@@ -273,6 +278,10 @@ class CallRunner:
             )
         elif refusal.code != "not_now":
             raise CallFailed(refusal.message, name="", error=refusal.code)
+
+    def _key(self, call: str) -> str:
+        """Under which the outside world may know a call: the same for every attempt."""
+        return f"{self._session.run}/{call}"
 
     def _next(self) -> str:
         self._number += 1

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from checkrein.control.agent_card import AgentCard, card_of
 from checkrein.control.control import Control
 from checkrein.control.fork import ForkRun
 from checkrein.control.start import StartRun
-from checkrein.control.worker_roster import WorkerRoster
+from checkrein.control.worker_roster import AgentCard, WorkerRoster, card_of
 from checkrein.core.state import State
 from checkrein.errors import CheckreinError, StoreUnavailable
 from checkrein.journal.base import Chunk, Journal

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 from fastapi import Response
 
-from checkrein.control.agent_card import AgentCard
 from checkrein.control.control import Settling
 from checkrein.control.halt import Halted, HaltList, Lifted
 from checkrein.control.stops import Stop
 from checkrein.control.view import CallView, RunView
+from checkrein.control.worker_roster import AgentCard
 from checkrein.core.receipts import Receipt
 from checkrein.core.verb_specs import VerbSpec
 from checkrein.server import schemas

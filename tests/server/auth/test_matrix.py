@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi import FastAPI
 
-from checkrein.control.agent_card import AgentCard
 from checkrein.control.control import Control
 from checkrein.control.fork import ForkRun
 from checkrein.control.start import StartRun
+from checkrein.control.worker_roster import AgentCard
 from checkrein.core.enums import Status
 from checkrein.core.events import RunCreated
 from checkrein.core.state import State

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from checkrein.control.agent_card import AgentCard
+from checkrein.control.worker_roster import AgentCard
 from checkrein.core.conditions import Cost, Turns
 from checkrein.journal.base import Chunk
 from checkrein.server.processes.driver_link import TELL_SECONDS_AT_MOST, Teller

@@ -13,7 +13,7 @@ from checkrein.cli.session import Session, with_session
 from checkrein.cli.wording import origin_lines
 
 if TYPE_CHECKING:
-    from checkrein.core.origin import Origin
+    from checkrein.core.events import Origin
 
 
 @click.command

@@ -12,13 +12,12 @@ from typing import Final
 
 import msgspec
 
-from checkrein.control.agent_card import AgentCard, cards_of
 from checkrein.control.control import Control
 from checkrein.control.evidence.keys import SigningKey
 from checkrein.control.fork import ForkRun, fork
 from checkrein.control.live_text import Listeners
 from checkrein.control.start import StartRun, begin
-from checkrein.control.worker_roster import WorkerRoster
+from checkrein.control.worker_roster import AgentCard, WorkerRoster, cards_of
 from checkrein.core.conditions import DEFAULT
 from checkrein.core.state import State
 from checkrein.errors import MisuseError

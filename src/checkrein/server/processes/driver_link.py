@@ -19,8 +19,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from checkrein import logs
-from checkrein.control.agent_card import card_of
 from checkrein.control.feed import Ticker
+from checkrein.control.worker_roster import card_of
 from checkrein.driver.program_api import Program
 from checkrein.engines.base import MakeEngine
 from checkrein.engines.leases import LeaseEngine

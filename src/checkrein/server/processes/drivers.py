@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from checkrein.control.agent_card import AgentCard
+from checkrein.control.worker_roster import AgentCard
 from checkrein.errors import NameTaken, StoreTooNew
 from checkrein.journal.base import Chunk
 from checkrein.processes import env_marks, table

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from checkrein.control.agent_card import AgentCard
+from checkrein.control.worker_roster import AgentCard
 from checkrein.engines.temporal import TemporalOptions
 from checkrein.journal.base import Chunk
 from checkrein.processes.ipc import MessageTooLong, Unpacker, pack

@@ -18,9 +18,9 @@ from urllib.parse import quote
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from checkrein.control.agent_card import AgentCard
 from checkrein.control.fork import ForkRun
 from checkrein.control.view import CallView, RunView
+from checkrein.control.worker_roster import AgentCard
 from checkrein.core.enums import Status
 from checkrein.errors import Forbidden, RequestRefused
 from checkrein.journal.base import Journal, stream_of

@@ -1,26 +1,134 @@
-"""Waiting for the receipt of a verb that is in force, and saying what it still waits for when that takes too long."""
+"""What somebody asks of a run: known again by its id, and waited for until there is a receipt.
+
+Whoever makes a request gives it an id, which is that of the event which records it, and may repeat it as often as it
+takes until there is an answer. What was taken is found in the journal, and nothing is done twice. That holds for a verb
+that only joined another's receipt, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from checkrein.control.undriven import UndrivenRuns
 from checkrein.control.worker_roster import WorkerRoster
 from checkrein.core.decide.verdict import known_of
-from checkrein.core.enums import Verb
-from checkrein.core.events import VerbSettled
+from checkrein.core.enums import Decision, Verb
+from checkrein.core.events import (
+    HELD_PREFIX,
+    ApprovalDecided,
+    CallResolved,
+    CheckAsked,
+    EffectReopened,
+    Event,
+    ReasonAdded,
+    VerbAccepted,
+    VerbJoined,
+    VerbSettled,
+)
 from checkrein.core.orders import obstacle
 from checkrein.core.receipts import Receipt, VerbAnswer
 from checkrein.driver.ownership import is_driven
 from checkrein.driver.sub_runs import unfinished_sub_runs
-from checkrein.journal.base import Journal
+from checkrein.errors import Refused
+from checkrein.journal.base import Journal, Recorded
+
+_log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.25
 _LOOK_SECONDS_MOST: Final = 2.0
 """How often it is looked whether a run whose verb is waited for has lost its driver."""
+
+
+class VerbRequest(NamedTuple):
+    """Somebody wants a verb, on a run or on a call of it."""
+
+    run: str
+    verb: str
+    call: str
+    id: str
+    """Of the event that records it: the request id, or a new one where none was given."""
+    is_named: bool
+    """Whether there may be a repeat of it."""
+    by: str = ""
+    """Who wants it, where it may join what is in force."""
+    is_renamed: bool = False
+    """It has an id of its own, because the one that it was given was used for something else."""
+
+    @classmethod
+    def made(cls, run: str, verb: str, request_id: str, call: str = "", *, by: str = "") -> Self:
+        id = request_id or new_id()
+        if id.startswith(HELD_PREFIX):
+            # Under that id it would be resumed with a parent.
+            id = f"request:{id}"
+        return cls(run, verb, call, id, is_named=bool(request_id), by=by)
+
+    def renamed(self) -> Self:
+        """A stop is not refused because of its id: it is taken under one that nobody has used."""
+        own = new_id() if self.is_renamed else id_of_its_own(self.id, verb=self.verb, call=self.call)
+        _log.warning(
+            "the request_id %s was used for something else; the %s is taken under %s",
+            self.id,
+            self.verb,
+            own,
+            extra=self.logged,
+        )
+        return self._replace(id=own, is_renamed=True)
+
+    @property
+    def logged(self) -> dict[str, str]:
+        return {"run": self.run, "call": self.call}
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+async def find_repeat(journal: Journal, run: str, request_id: str, *, verb: str, call: str = "") -> Recorded | None:
+    """What this request led to when it was made before; None when it was not.
+
+    An id is that of one verb on one call: raises `Refused` where it was used for something else, so that nobody gets
+    an answer to what they did not ask.
+    """
+    known = await journal.find(run, request_id)
+    if known is None or recorded_request(known.event) == (verb, call):
+        return known
+    told = f"The request_id {request_id} was used for something else in run {run}; make a new one for each verb."
+    raise Refused(told, code="request_id_used", run=run)
+
+
+def id_of_its_own(request_id: str, *, verb: str, call: str = "") -> str:
+    """The id under which a stop is taken whose request id was used for something else: the same each time."""
+    return ".".join(part for part in (request_id, verb, call) if part)
+
+
+def recorded_request(event: Event) -> tuple[str, str] | None:
+    """The verb, and the call that it is about, which `event` records under the id of its request."""
+    match event:
+        case VerbAccepted(verb=verb, call=call):
+            return verb.value, call or ""
+        case VerbJoined(verb=verb):
+            return verb.value, ""
+        case ApprovalDecided(decision=Decision.APPROVED, call=call):
+            return "approve", call
+        case ApprovalDecided(decision=Decision.DENIED, call=call):
+            return "deny", call
+        case CallResolved(call=call):
+            return "resolve", call
+        case EffectReopened(effect=effect):
+            return "retry_undo", effect
+        case CheckAsked(call=call):
+            return "check", call
+        case ReasonAdded():
+            return "add_reason", ""
+    return None
+
+
+# -- the receipt
 
 
 class Settling(VerbAnswer, frozen=True, kw_only=True, omit_defaults=True):
