@@ -10,11 +10,11 @@ import "./elements/checkrein-run.js";
 import "./elements/checkrein-runs.js";
 import "./elements/checkrein-signin.js";
 import "./elements/checkrein-stops.js";
-import { Api } from "./lib/api.js";
+import { Api } from "./connection/api.js";
 import { el, mark } from "./lib/dom.js";
 import { plain } from "./lib/escape.js";
 import { notify, notifyButton } from "./lib/notify.js";
-import { Halts } from "./panels/halts.js";
+import { Halts } from "./page/halts.js";
 import { tokens } from "./styles/base.js";
 
 const base = document.querySelector('meta[name="checkrein-base"]')?.getAttribute("content")?.replace(/\/+$/, "") ?? "";

@@ -5,7 +5,7 @@ import { askWords, capKind, isNear, standing } from "../lib/words.js";
 import { settlingOf } from "./buttons.js";
 import { endWords } from "./receipt.js";
 
-/** @import { RunStore } from "../lib/run_store.js" */
+/** @import { RunStore } from "../connection/run_store.js" */
 /** @import { RunView } from "../lib/types.js" */
 
 /**

@@ -8,7 +8,7 @@
 import { el, mark } from "../lib/dom.js";
 import { SETTLE_MS } from "../lib/steady.js";
 import { ENDED, emptyView } from "../lib/types.js";
-import { VerbSender, continueFrom } from "../lib/verbs.js";
+import { VerbSender, continueFrom } from "../connection/verbs.js";
 import { announcement } from "./announcements.js";
 import { ControlButton, faceOf } from "./buttons.js";
 import { Composer } from "./composer.js";
@@ -22,7 +22,7 @@ import { StatusLine } from "./status_line.js";
 /** @import { Slot } from "./buttons.js" */
 /** @import { Sent } from "./composer.js" */
 /** @import { Purpose } from "./drafts.js" */
-/** @import { RunStore } from "../lib/run_store.js" */
+/** @import { RunStore } from "../connection/run_store.js" */
 /** @import { Control, RunView } from "../lib/types.js" */
 
 /** @type {Slot[]} */

@@ -13,8 +13,8 @@ import { ENDED } from "../lib/types.js";
 import { voice } from "../lib/voice.js";
 import { capital, wordFor } from "../lib/words.js";
 
-/** @import { Asked, VerbSender } from "../lib/verbs.js" */
-/** @import { RunStore } from "../lib/run_store.js" */
+/** @import { Asked, VerbSender } from "../connection/verbs.js" */
+/** @import { RunStore } from "../connection/run_store.js" */
 /** @import { Control, RunView, SettlingView } from "../lib/types.js" */
 
 /** @typedef {"hold" | "redirect" | "cancel"} Slot */

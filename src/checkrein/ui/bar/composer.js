@@ -12,9 +12,9 @@ import { voice } from "../lib/voice.js";
 import { nextStep, wordFor } from "../lib/words.js";
 import { smallButton } from "./notices.js";
 
-/** @import { VerbSender } from "../lib/verbs.js" */
+/** @import { VerbSender } from "../connection/verbs.js" */
 /** @import { Drafts, Purpose } from "./drafts.js" */
-/** @import { RunStore } from "../lib/run_store.js" */
+/** @import { RunStore } from "../connection/run_store.js" */
 /** @import { RunView } from "../lib/types.js" */
 
 /** @typedef {{ purpose: Purpose, text: string, when: "now" | "next_step" }} Sent */

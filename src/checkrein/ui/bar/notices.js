@@ -10,8 +10,8 @@ import { voice } from "../lib/voice.js";
 import { capital, counted, listed } from "../lib/words.js";
 import { settlingOf } from "./buttons.js";
 
-/** @import { VerbSender } from "../lib/verbs.js" */
-/** @import { RunStore } from "../lib/run_store.js" */
+/** @import { VerbSender } from "../connection/verbs.js" */
+/** @import { RunStore } from "../connection/run_store.js" */
 /** @import { CallBrief, RunView, SettlingView } from "../lib/types.js" */
 
 /** How long a verb that waits for nothing in particular may take before that is worth a line. */

@@ -3,7 +3,7 @@
 import { el, mark, say } from "../lib/dom.js";
 import { capital, wordFor, wordsOf } from "../lib/words.js";
 
-/** @import { VerbSender } from "../lib/verbs.js" */
+/** @import { VerbSender } from "../connection/verbs.js" */
 /** @import { RunView } from "../lib/types.js" */
 
 export class Reasons {

@@ -13,7 +13,7 @@ import { capital, listed, plural, wordFor } from "../lib/words.js";
 import { smallButton } from "./notices.js";
 import { Reasons } from "./reasons.js";
 
-/** @import { VerbSender } from "../lib/verbs.js" */
+/** @import { VerbSender } from "../connection/verbs.js" */
 /** @import { ChangedEffect, EffectView, Receipt, RunView, StoppedCall } from "../lib/types.js" */
 
 /** So much of a text that was kept is shown in a receipt, from its end. */

@@ -5,7 +5,7 @@ import { shape } from "../lib/shapes.js";
 import { clock } from "../lib/time.js";
 import { amount, capKind, capWords, isNear, plural, share, standing, stepWords } from "../lib/words.js";
 
-/** @import { RunStore } from "../lib/run_store.js" */
+/** @import { RunStore } from "../connection/run_store.js" */
 /** @import { CapView, RunView } from "../lib/types.js" */
 
 /** @typedef {{ key: string, words: string, share: number | null, isNear: boolean }} Fact */

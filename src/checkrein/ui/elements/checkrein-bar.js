@@ -16,9 +16,9 @@
 import { BarBody } from "../bar/body.js";
 import { keepInView } from "../bar/layout.js";
 import { listenForKeys } from "../bar/shortcuts.js";
-import { Api } from "../lib/api.js";
+import { Api } from "../connection/api.js";
 import { el, say } from "../lib/dom.js";
-import { RunStore } from "../lib/run_store.js";
+import { RunStore } from "../connection/run_store.js";
 import { onBeat } from "../lib/time.js";
 import { barStyle } from "../styles/bar.js";
 import { base, tokens } from "../styles/base.js";

@@ -7,11 +7,11 @@
  */
 
 import { isTyping } from "../bar/shortcuts.js";
-import { Api } from "../lib/api.js";
+import { Api } from "../connection/api.js";
 import { el, mark, say } from "../lib/dom.js";
 import { oneLine, plain } from "../lib/escape.js";
 import { keysHelp } from "../lib/keys_help.js";
-import { RunStore } from "../lib/run_store.js";
+import { RunStore } from "../connection/run_store.js";
 import { moment } from "../lib/time.js";
 import { ENDED } from "../lib/types.js";
 import { askWords, standing } from "../lib/words.js";
@@ -28,7 +28,7 @@ import { SideQuestionPanel } from "../panels/side_question.js";
 import { StepsPanel } from "../panels/steps.js";
 import { SubrunsPanel } from "../panels/subruns.js";
 import { TextPanel } from "../panels/text.js";
-import { TimelinePanel } from "../panels/timeline.js";
+import { TimelinePanel } from "../panels/timeline/timeline.js";
 import { base, tokens } from "../styles/base.js";
 import { panels as panelStyles } from "../styles/panels.js";
 import "./checkrein-bar.js";

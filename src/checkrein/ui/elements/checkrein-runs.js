@@ -7,7 +7,7 @@
  * is in view, and now and then for those who want to be told when a run waits.
  */
 
-import { Api } from "../lib/api.js";
+import { Api } from "../connection/api.js";
 import { el, Keyed, look, mark, parts, say } from "../lib/dom.js";
 import { oneLine, plain } from "../lib/escape.js";
 import { clock, moment } from "../lib/time.js";
@@ -16,9 +16,9 @@ import { isWanted } from "../lib/notify.js";
 import { voice } from "../lib/voice.js";
 import { amount, askWords, statusWord, WAITING } from "../lib/words.js";
 import { fresh, message } from "../panels/panel.js";
-import { RunFilters } from "../panels/run_filters.js";
-import { RunSelection } from "../panels/run_selection.js";
-import { StartForm } from "../panels/start_form.js";
+import { RunFilters } from "../page/run_filters.js";
+import { RunSelection } from "../page/run_selection.js";
+import { StartForm } from "../page/start_form.js";
 import { base, tokens } from "../styles/base.js";
 import { panels } from "../styles/panels.js";
 import { runsStyle } from "../styles/runs.js";

@@ -1,7 +1,7 @@
 // @ts-check
 /** `<checkrein-signin base-url>`: exchanges a token for a session of this browser. */
 
-import { Api } from "../lib/api.js";
+import { Api } from "../connection/api.js";
 import { el, say } from "../lib/dom.js";
 import { message } from "../panels/panel.js";
 import { base, tokens } from "../styles/base.js";

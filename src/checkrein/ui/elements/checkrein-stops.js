@@ -4,7 +4,7 @@
  * what a watcher had noticed: so that a confession and its stop stand side by side.
  */
 
-import { Api } from "../lib/api.js";
+import { Api } from "../connection/api.js";
 import { el } from "../lib/dom.js";
 import { oneLine, plain } from "../lib/escape.js";
 import { milliseconds, moment } from "../lib/time.js";

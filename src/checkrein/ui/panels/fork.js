@@ -3,8 +3,8 @@
 
 import { el, Keyed, look, mark, parts, say } from "../lib/dom.js";
 import { oneLine } from "../lib/escape.js";
-import { RunStore } from "../lib/run_store.js";
-import { polling } from "../lib/transports.js";
+import { RunStore } from "../connection/run_store.js";
+import { polling } from "../connection/transports.js";
 import { ENDED } from "../lib/types.js";
 import { voice } from "../lib/voice.js";
 import { capital, counted, standing, wordFor } from "../lib/words.js";

@@ -22,7 +22,7 @@ import { decisionButton, Panel } from "./panel.js";
 /** @typedef {import("../lib/types.js").CheckView} CheckView */
 /** @typedef {import("../lib/types.js").DoubtView} DoubtView */
 /** @typedef {import("../lib/types.js").RunView} RunView */
-/** @typedef {import("../lib/verbs.js").Answer} Answer */
+/** @typedef {import("../connection/verbs.js").Answer} Answer */
 
 /** What can be pressed by a key is named. @typedef {{element: HTMLElement, steady?: Steady, given?: Given, keys?: Record<string, HTMLElement>}} Card */
 /** @typedef {{key: string, text: string, rank: number, make: () => Card}} Need */

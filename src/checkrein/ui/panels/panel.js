@@ -9,16 +9,16 @@
 
 import { el, mark, say } from "../lib/dom.js";
 import { span } from "../lib/time.js";
-import { VerbSender } from "../lib/verbs.js";
+import { VerbSender } from "../connection/verbs.js";
 import { voiced } from "../lib/voice.js";
-import { pausesOf, without } from "./timeline_time.js";
+import { pausesOf, without } from "./timeline/timeline_time.js";
 
-/** @typedef {import("../lib/api.js").Api} Api */
-/** @typedef {import("../lib/run_store.js").RunStore} RunStore */
+/** @typedef {import("../connection/api.js").Api} Api */
+/** @typedef {import("../connection/run_store.js").RunStore} RunStore */
 /** @typedef {import("../lib/types.js").RunView} RunView */
-/** @typedef {import("../lib/verbs.js").Answer} Answer */
-/** @typedef {import("../lib/verbs.js").Asked} Asked */
-/** @typedef {import("../lib/verbs.js").Decision} Decision */
+/** @typedef {import("../connection/verbs.js").Answer} Answer */
+/** @typedef {import("../connection/verbs.js").Asked} Asked */
+/** @typedef {import("../connection/verbs.js").Decision} Decision */
 
 const NO_ANSWER = "There is no answer; it is asked again.";
 

@@ -4,8 +4,8 @@
 import "../elements/checkrein-bar.js";
 import { el, Keyed, look, mark, say } from "../lib/dom.js";
 import { oneLine } from "../lib/escape.js";
-import { RunStore } from "../lib/run_store.js";
-import { polling } from "../lib/transports.js";
+import { RunStore } from "../connection/run_store.js";
+import { polling } from "../connection/transports.js";
 import { counted, standing } from "../lib/words.js";
 import { Panel } from "./panel.js";
 

@@ -4,16 +4,16 @@
  * moments at which somebody asked for it.
  */
 
-import { el, mark } from "../lib/dom.js";
-import { plain } from "../lib/escape.js";
-import { goingOn } from "../lib/time.js";
-import { ENDED } from "../lib/types.js";
-import { capital, counted, wordFor } from "../lib/words.js";
-import { Panel } from "./panel.js";
+import { el, mark } from "../../lib/dom.js";
+import { plain } from "../../lib/escape.js";
+import { goingOn } from "../../lib/time.js";
+import { ENDED } from "../../lib/types.js";
+import { capital, counted, wordFor } from "../../lib/words.js";
+import { Panel } from "../panel.js";
 import { pausesOf, TimeMap, without } from "./timeline_time.js";
 
-/** @typedef {import("../lib/types.js").CallBrief} CallBrief */
-/** @typedef {import("../lib/types.js").RunView} RunView */
+/** @typedef {import("../../lib/types.js").CallBrief} CallBrief */
+/** @typedef {import("../../lib/types.js").RunView} RunView */
 /** @typedef {{call: CallBrief, from: number, to: number, lane: number, worked: import("./timeline_time.js").Interval[]}} Stroke */
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -35,7 +35,7 @@ const MARKED = new Set(["pause", "resume", "redirect", "cancel", "halt", "abort"
 export class TimelinePanel extends Panel {
   static needs = ["calls", "status", "verbs"];
 
-  /** @param {import("./panel.js").Context} context */
+  /** @param {import("../panel.js").Context} context */
   constructor(context) {
     super(context, "Timeline", "timeline");
     this.svg = make("svg", { role: "img", class: "lanes", height: "80" });

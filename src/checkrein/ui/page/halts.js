@@ -20,7 +20,7 @@ export class Halts {
   #shown = "";
 
   /**
-   * @param {import("../lib/api.js").Api} api
+   * @param {import("../connection/api.js").Api} api
    * @param {HTMLElement} band where it is said what is halted
    * @param {HTMLElement} control where the kill switch is
    */

@@ -3,7 +3,7 @@
 
 import { el, mark, say } from "../lib/dom.js";
 import { oneLine, plain } from "../lib/escape.js";
-import { message } from "./panel.js";
+import { message } from "../panels/panel.js";
 
 /** @typedef {{name: string, description?: string, tools?: string[], warnings?: string[], goals?: string[]}} AgentCard
  *   `goals`: what its author would have somebody try first */
@@ -13,7 +13,7 @@ const NO_AGENT = "This server has no agent. Start it with a file that defines on
 
 export class StartForm {
   /**
-   * @param {import("../lib/api.js").Api} api
+   * @param {import("../connection/api.js").Api} api
    * @param {string | null} thread the thread that the run is to belong to, if any
    * @param {(run: string) => void} started
    * @param {(agents: string[]) => void} known

@@ -1,7 +1,7 @@
 // @ts-check
 /** Time in a run: on a line, with long silences folded so that the work stays readable, and without its pauses. */
 
-/** @import { RunView } from "../lib/types.js" */
+/** @import { RunView } from "../../lib/types.js" */
 
 /** @typedef {{ from: number, to: number }} Interval in seconds since 1970; `to` is infinite while it lasts */
 

@@ -8,11 +8,11 @@
  */
 import { ApiError } from "./api.js";
 import { streamingOrPolling } from "./transports.js";
-import { emptyView } from "./types.js";
+import { emptyView } from "../lib/types.js";
 
 /** @import { Api } from "./api.js" */
 /** @import { Told, Transport } from "./transports.js" */
-/** @import { RunView } from "./types.js" */
+/** @import { RunView } from "../lib/types.js" */
 
 /** @typedef {"connecting" | "live" | "lost"} LiveState */
 /** @typedef {{ attempt: number, text: string }} LiveText */

@@ -1,13 +1,13 @@
 // @ts-check
 /** Runs that somebody has ticked in the list, and the one thing to do with all of them: stop them, each by its own cancel. */
 
-import { newRequestId } from "../lib/api.js";
+import { newRequestId } from "../connection/api.js";
 import { el, mark, say } from "../lib/dom.js";
 import { oneLine } from "../lib/escape.js";
 import { milliseconds } from "../lib/time.js";
 import { ENDED } from "../lib/types.js";
 import { counted, wordFor } from "../lib/words.js";
-import { message } from "./panel.js";
+import { message } from "../panels/panel.js";
 
 /** @typedef {import("../lib/types.js").RunRow} RunRow */
 
@@ -22,7 +22,7 @@ export class RunSelection {
   #none = el("button", { type: "button", class: "quiet", onclick: () => this.#clear() }, "Choose none");
 
   /**
-   * @param {import("../lib/api.js").Api} api
+   * @param {import("../connection/api.js").Api} api
    * @param {() => void} changed
    */
   constructor(api, changed) {

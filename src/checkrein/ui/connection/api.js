@@ -5,7 +5,7 @@
  * With a token, every request carries it and no cookie: the way of a bar in somebody else's page. Without one, the
  * session cookie of the server's own page is used.
  */
-import { parse } from "./json.js";
+import { parse } from "../lib/json.js";
 
 /** A request that was refused, or got no answer: then `status` is 0 and nobody knows whether it was taken. */
 export class ApiError extends Error {

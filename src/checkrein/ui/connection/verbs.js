@@ -9,11 +9,11 @@
  * view has caught up with the answer, and not a moment longer.
  */
 import { ApiError, newRequestId } from "./api.js";
-import { ENDED } from "./types.js";
+import { ENDED } from "../lib/types.js";
 
 /** @import { Api } from "./api.js" */
 /** @import { RunStore } from "./run_store.js" */
-/** @import { Control } from "./types.js" */
+/** @import { Control } from "../lib/types.js" */
 
 /** How long the server may take for a receipt before it answers with what it waits for. The view says the rest. */
 const WAIT_SECONDS = 2;

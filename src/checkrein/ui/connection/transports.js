@@ -7,9 +7,9 @@
  */
 
 import { ApiError } from "./api.js";
-import { parse } from "./json.js";
+import { parse } from "../lib/json.js";
 import { FrameParser } from "./sse.js";
-import { ENDED } from "./types.js";
+import { ENDED } from "../lib/types.js";
 
 /** @import { Api } from "./api.js" */
 
