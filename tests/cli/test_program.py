@@ -272,7 +272,8 @@ def test_a_command_is_listed_under_its_name_with_the_first_sentence_of_its_help(
 
 def test_every_command_that_a_module_has_is_listed() -> None:
     folder = ROOT / "src" / "checkrein" / "cli" / "commands"
-    modules = {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
+    paths = [path.relative_to(folder).with_suffix("") for path in folder.rglob("*.py") if path.stem != "__init__"]
+    modules = {".".join(path.parts) for path in paths}
     groups = [command for listed in LISTED if isinstance(command := listed.load(), click.Group)]
     inner = [part for group in groups for part in group.commands.values()]
     found = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkrein.cli.commands.token import expiry
+from checkrein.cli.commands.operate.token import expiry
 from checkrein.errors import WrongInput
 from checkrein.server.auth.principals import Role
 from checkrein.server.auth.token_store import OPERATOR, Keys

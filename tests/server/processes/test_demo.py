@@ -9,7 +9,7 @@ import pytest
 
 from checkrein.cli import output
 from checkrein.cli.app import run as run_program
-from checkrein.cli.commands.serve import has_browser, open_browser
+from checkrein.cli.commands.operate.serve import has_browser, open_browser
 from tests.cli.shell import Done, until
 from tests.server.processes.client import TOKEN
 from tests.server.processes.serving import Place, Server

@@ -87,7 +87,7 @@ def play(folder: Path | None, store: str | None, *, fast: bool, json: bool, plai
 
 def show(folder: Path | None, store: str | None, *, fast: bool, port: int | None, opens: bool | None) -> int:
     """Serve the agent on a page, for a person to start and to stop it."""
-    from checkrein.cli.commands.serve import PORT, Wanted, has_browser, serve_until_ended
+    from checkrein.cli.commands.operate.serve import PORT, Wanted, has_browser, serve_until_ended
     from checkrein.server.processes.driver_main import command_for_demo
 
     is_kept = folder is not None or store is not None
@@ -105,7 +105,7 @@ def show(folder: Path | None, store: str | None, *, fast: bool, port: int | None
 
 def show_real(folder: Path | None, store: str | None, *, port: int | None, opens: bool | None) -> int:
     """Serve a writer on a real model, and show here what its engine takes of the processor."""
-    from checkrein.cli.commands.serve import PORT, Wanted, has_browser, serve_until_ended
+    from checkrein.cli.commands.operate.serve import PORT, Wanted, has_browser, serve_until_ended
     from checkrein.demo import engine
     from checkrein.server.processes.driver_main import command_for_files
 

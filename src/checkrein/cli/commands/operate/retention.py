@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from checkrein.cli import options, output
-from checkrein.cli.commands.evidence import own_key
+from checkrein.cli.commands.operate.evidence import own_key
 from checkrein.cli.lookup import find_run
 from checkrein.cli.session import StoreSession, with_store
 from checkrein.core.wording import plural

@@ -1,0 +1,1 @@
+"""Commands of whoever serves and operates runs: servers, workers, stores, tokens, halts, evidence."""
