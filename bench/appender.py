@@ -21,7 +21,7 @@ from bench.postgres_journal import pair, prepared
 from bench.report import ROOT
 from bench.workload import DrivenRun, begin
 from checkrein.journal import open_journal
-from checkrein.journal.postgres import batch
+from checkrein.journal.postgres.writes import batch
 
 WRITERS: Final = 20
 EACH: Final = 20

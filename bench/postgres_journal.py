@@ -28,10 +28,10 @@ from checkrein import Runtime
 from checkrein.core.events import Event
 from checkrein.journal import Journal, admission, encoding, open_journal
 from checkrein.journal.postgres import PostgresJournal
-from checkrein.journal.postgres.append import Append
-from checkrein.journal.postgres.batch import append_all
 from checkrein.journal.postgres.connection import Session, target_of
-from checkrein.journal.postgres.job import Context, Heads
+from checkrein.journal.postgres.writes.append import Append
+from checkrein.journal.postgres.writes.batch import append_all
+from checkrein.journal.postgres.writes.job import Context, Heads
 from tests.support.postgres import Cluster, running
 
 PER_TURN: Final = 20

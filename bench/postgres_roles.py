@@ -15,10 +15,10 @@ from bench.workload import DrivenRun, begin
 from checkrein.journal import admission, encoding, open_journal
 from checkrein.journal.admission import Taken
 from checkrein.journal.postgres import roles
-from checkrein.journal.postgres.append import Append
-from checkrein.journal.postgres.batch import append_all
 from checkrein.journal.postgres.connection import Session, target_of
-from checkrein.journal.postgres.job import Context, Heads
+from checkrein.journal.postgres.writes.append import Append
+from checkrein.journal.postgres.writes.batch import append_all
+from checkrein.journal.postgres.writes.job import Context, Heads
 from tests.support.postgres import running
 
 SCHEMA: Final = "checkrein"

@@ -21,10 +21,11 @@ from checkrein.core.enums import Verb
 from checkrein.errors import CheckreinError, Conflict, Fenced, Refused
 from checkrein.journal import Journal, Lease
 from checkrein.journal.base import Fence, Scope, Worker
-from checkrein.journal.postgres import PostgresJournal, job, listener
-from checkrein.journal.postgres.append import Create
+from checkrein.journal.postgres import PostgresJournal, listener
 from checkrein.journal.postgres.connection import Session, target_of
-from checkrein.journal.postgres.job import Context
+from checkrein.journal.postgres.writes import job
+from checkrein.journal.postgres.writes.append import Create
+from checkrein.journal.postgres.writes.job import Context
 from checkrein.journal.subscriptions import News
 from tests.journal.build import ALICE, BOB, created, driven, outcome, permit, verb
 from tests.journal.conftest import PostgresStore

@@ -22,9 +22,9 @@ from checkrein.journal import Fence, Journal, Scope, Worker, encoding
 from checkrein.journal.base import Chunk
 from checkrein.journal.evidence import SignedEntry, Withheld
 from checkrein.journal.postgres import PostgresJournal, roles, schema
-from checkrein.journal.postgres.append import CREATE
 from checkrein.journal.postgres.connection import target_of
 from checkrein.journal.postgres.tables import SaveSnapshot
+from checkrein.journal.postgres.writes.append import CREATE
 from tests.journal.build import ALICE, created, driven, ended, outcome, permit, settled, started, undo, verb
 from tests.journal.conftest import RolesStore
 from tests.support.postgres import Cluster

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from checkrein.journal.postgres.job import Context
 from checkrein.journal.postgres.journal import PostgresJournal
+from checkrein.journal.postgres.writes.job import Context
 
 CLAIM: Final = """
 INSERT INTO {s}.deliveries AS d (receiver, id, server, until) VALUES (%(receiver)s, %(id)s, %(by)s, %(until)s)

@@ -9,8 +9,8 @@ from checkrein.core.enums import TERMINAL
 from checkrein.journal import refusals
 from checkrein.journal.evidence import EvidenceTables, SignedEntry, Withheld
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import Context
 from checkrein.journal.postgres.tables import key_of
+from checkrein.journal.postgres.writes.job import Context
 
 T = TypeVar("T")
 

@@ -16,15 +16,15 @@ from checkrein.core.state import State
 from checkrein.journal import admission, base, encoding, refusals
 from checkrein.journal.evidence import EvidenceTables
 from checkrein.journal.postgres import leases, reads, roles, schema, tables, workers
-from checkrein.journal.postgres.append import Append, Create, find
 from checkrein.journal.postgres.connection import Session, Target, is_login_refused, listen_target_of, refuse, target_of
 from checkrein.journal.postgres.evidence import PostgresEvidence
-from checkrein.journal.postgres.job import Context, Do, Echo
 from checkrein.journal.postgres.leases import ServerClock
 from checkrein.journal.postgres.listener import Listener
 from checkrein.journal.postgres.reads import Reader
 from checkrein.journal.postgres.tables import JoinChunks, SaveSnapshot, WriteChunks, WriteFile
-from checkrein.journal.postgres.writer import News, Writer
+from checkrein.journal.postgres.writes.append import Append, Create, find
+from checkrein.journal.postgres.writes.job import Context, Do, Echo
+from checkrein.journal.postgres.writes.writer import News, Writer
 from checkrein.journal.stored import Reads, StoredJournal
 from checkrein.journal.subscriptions import Changes, Follower, Operated, Subscriptions, Texts
 from checkrein.timings import LEASE_MARGIN_SECONDS, STORE_PATIENCE_SECONDS

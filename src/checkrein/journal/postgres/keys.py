@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import KEYS_MARK, Context
+from checkrein.journal.postgres.writes.job import KEYS_MARK, Context
 
 _TOKEN: Final = """
 t.id, t.name, t.role, t.owner, t.run, t.origins, t.created_at, t.created_by, t.expires_at, t.used_at, t.revoked_at

@@ -19,7 +19,7 @@ from checkrein.errors import StoreUnavailable
 from checkrein.journal import refusals
 from checkrein.journal.base import ClaimOptions, ClaimTerms, Lease, LeftToOthers, Owner, claimable
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import Context, Job
+from checkrein.journal.postgres.writes.job import Context, Job
 from checkrein.journal.stored import lease_of_row
 from checkrein.timings import LEASE_SECONDS
 

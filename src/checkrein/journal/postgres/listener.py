@@ -30,8 +30,8 @@ from checkrein.journal import refusals
 from checkrein.journal.postgres import reads
 from checkrein.journal.postgres.connection import Session, Target, explain, is_lost
 from checkrein.journal.postgres.halts import HALT_MARK
-from checkrein.journal.postgres.job import KEYS_MARK, TEXT_MARK
 from checkrein.journal.postgres.leases import ServerClock
+from checkrein.journal.postgres.writes.job import KEYS_MARK, TEXT_MARK
 from checkrein.journal.queue import tell_all
 from checkrein.journal.subscriptions import Subscriptions
 

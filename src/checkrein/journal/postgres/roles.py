@@ -15,10 +15,10 @@ from typing import Final, LiteralString, NamedTuple
 from psycopg import errors
 
 from checkrein.errors import StoreForbidden, StoreUnavailable
-from checkrein.journal.postgres.batch import APPEND_AND_FENCE, APPEND_EVENTS, APPEND_EVENTS_AND_EFFECTS
 from checkrein.journal.postgres.connection import Session, Target, role_name
 from checkrein.journal.postgres.leases import RENEW
 from checkrein.journal.postgres.tables import PUT_SNAPSHOT
+from checkrein.journal.postgres.writes.batch import APPEND_AND_FENCE, APPEND_EVENTS, APPEND_EVENTS_AND_EFFECTS
 
 VERSION: Final = 1
 """Of the functions that are called here."""

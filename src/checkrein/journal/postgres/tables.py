@@ -19,7 +19,7 @@ from checkrein.journal.admission import halt_request
 from checkrein.journal.base import Chunk, Fence, RecordedOperation, Scope
 from checkrein.journal.postgres import halts
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import EFFECT_DECODER, EFFECTS, TEXT_MARK, Context, Job
+from checkrein.journal.postgres.writes.job import EFFECT_DECODER, EFFECTS, TEXT_MARK, Context, Job
 from checkrein.journal.queue import Lane
 
 KEY: Final = "SELECT key FROM {s}.runs WHERE id = %s"

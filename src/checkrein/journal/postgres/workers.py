@@ -10,8 +10,8 @@ import msgspec
 from checkrein.journal import refusals
 from checkrein.journal.base import LISTED_SECONDS, Owner, Worker
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import Context, Job
 from checkrein.journal.postgres.leases import Clocks
+from checkrein.journal.postgres.writes.job import Context, Job
 from checkrein.journal.stored import WORKER_COLUMNS, worker_of_row
 
 LISTED: Final = f"""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Unpack
 import msgspec
 
 from checkrein.journal.postgres import PostgresJournal, keys
-from checkrein.journal.postgres.job import Context
+from checkrein.journal.postgres.writes.job import Context
 from checkrein.server.auth.principals import Principal, Role
 from checkrein.server.auth.token_store import (
     CODE,

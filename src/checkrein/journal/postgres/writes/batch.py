@@ -22,10 +22,10 @@ from checkrein.journal import admission as rules
 from checkrein.journal import encoding, refusals
 from checkrein.journal.admission import FenceLevel, Refusal, Taken
 from checkrein.journal.base import Fence, Recorded
-from checkrein.journal.postgres.append import Append, look_up
 from checkrein.journal.postgres.arrays import Blobs, Integers, Numbers, Texts, boolean, integer, number
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import CachedHead, Context, ledger_of
+from checkrein.journal.postgres.writes.append import Append, look_up
+from checkrein.journal.postgres.writes.job import CachedHead, Context, ledger_of
 
 # Who is locked, and who has moved, is told by arrays: in a join the server would compare each with each, since it takes
 # the unknown to be few.

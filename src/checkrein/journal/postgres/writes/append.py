@@ -13,7 +13,7 @@ from checkrein.journal import encoding, refusals
 from checkrein.journal.admission import Taken
 from checkrein.journal.base import Recorded
 from checkrein.journal.postgres.connection import Session
-from checkrein.journal.postgres.job import Context, Job
+from checkrein.journal.postgres.writes.job import Context, Job
 from checkrein.journal.queue import Lane
 
 RECORDED: Final = """

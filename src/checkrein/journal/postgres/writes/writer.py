@@ -22,12 +22,12 @@ import psycopg
 from checkrein.errors import CheckreinError, MisuseError, StoreUnavailable
 from checkrein.journal import refusals
 from checkrein.journal.base import Recorded
-from checkrein.journal.postgres.append import Append
-from checkrein.journal.postgres.batch import append_all
 from checkrein.journal.postgres.connection import Session, Target, explain, is_lost, is_worth_another_look
-from checkrein.journal.postgres.job import Context, Heads, Job
 from checkrein.journal.postgres.leases import Release
 from checkrein.journal.postgres.tables import JoinChunks, SaveSnapshot, WriteChunks
+from checkrein.journal.postgres.writes.append import Append
+from checkrein.journal.postgres.writes.batch import append_all
+from checkrein.journal.postgres.writes.job import Context, Heads, Job
 from checkrein.journal.queue import WriteQueue, tell_all
 
 _log = logging.getLogger(__name__)

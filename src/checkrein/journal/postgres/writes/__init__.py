@@ -1,0 +1,1 @@
+"""Writing to PostgreSQL: jobs, appends that are made together, and the thread that makes them."""
