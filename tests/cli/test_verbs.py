@@ -316,3 +316,18 @@ def test_ps_puts_what_waits_for_you_first(shell: Shell) -> None:
     ambiguous = shell.say("pause")
     assert (ambiguous.code, "error[ambiguous_run]: Say which run: r-" in ambiguous.err) == (2, True)
     assert shell.say("deny").out.startswith("Denied wire_money"), "only one of them waits for an answer"
+
+
+def test_a_terminal_that_lacks_our_characters_keeps_nobody_from_stopping_and_looking(shell: Shell) -> None:
+    """The words of an agent, and our own, are not all in the alphabet of every terminal."""
+    run = shell.start("run", str(SAMPLE), "Count … the ▶ stock.", "--agent", "slow")
+    shell.saw("tick")
+
+    stopped = shell.do("cancel", "--reason", "naïve …", PYTHONIOENCODING="ascii")
+    listed = shell.do("ps", "--all", PYTHONIOENCODING="ascii")
+    stops = shell.do("stops", PYTHONIOENCODING="ascii")
+
+    assert run.wait() == 3
+    assert (stopped.code, listed.code, stops.code) == (0, 0, 0), (stopped, listed, stops)
+    assert "Count ? the ? stock." in listed.out
+    assert "na?ve ?" in stops.out
