@@ -131,7 +131,7 @@ $(BASE): pyproject.toml constraints.txt
 	if $(RUN) -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	    echo "Bringing $(VENV) up to date with pyproject.toml and constraints.txt ..."; \
 	else \
-	    echo "Making $(VENV) and installing what the program needs, about 100 MB; only this first time ..."; \
+	    echo "Making $(VENV) with what the program needs, about 100 MB, this first time ..."; \
 	    $$python -m venv --clear $(VENV) || { \
 	        echo "$$python could not make $(VENV); on Debian and Ubuntu: apt install python3-venv." >&2; exit 1; }; \
 	fi

@@ -42,8 +42,11 @@ def test_a_new_file_runs_as_it_is_and_a_cancel_takes_its_letter_back(shell: Shel
     run.until("tool       find_unpaid")
     assert (shell.folder / "drafts" / "ann.txt").exists()
 
-    cancelled = shell.say("cancel")  # it has twelve seconds, of which a process of its own may take too many
+    # The tool has twelve seconds, of which processes of their own for the verbs may take too many.
+    paused = shell.say("pause")
+    cancelled = shell.say("cancel")
 
+    assert "find_unpaid (frozen" in paused.out, paused.out
     assert cancelled.lines[0].startswith("Cancelled. Stopped in ")
     assert "Undone: write_draft." in cancelled.lines
     assert run.wait() == 3

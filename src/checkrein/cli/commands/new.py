@@ -45,7 +45,7 @@ def write_draft(to: str, text: str) -> str:
     return str(path)
 
 
-@tool(effect="none")  # it only looks, so there is nothing to undo
+@tool(effect="none", on_pause="hold")  # it only looks: there is nothing to undo, and a pause may freeze it
 def find_unpaid(months: int) -> list[str]:
     """Look through the invoices of the last months. Slow, and it does not look up: a stop ends its process."""
     for _ in range(months):

@@ -34,7 +34,7 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8420
 ENDS: Final = "Ctrl-C pauses what is at work and ends; it goes on by itself at the next start."
 ENDS_ALONE: Final = "Ctrl-C ends it; what is at work goes on at its workers."
-ENDS_FOR_GOOD: Final = "Ctrl-C ends it and removes its folder with all runs; with --folder FOLDER they are kept."
+ENDS_FOR_GOOD: Final = "Ctrl-C ends it and removes all its runs; with --folder FOLDER they are kept."
 
 
 class Wanted(NamedTuple):
