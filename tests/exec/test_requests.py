@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from checkrein.testing.provider import Provider, Reply
-from tests.cli.shell import Done, Shell, Started
+from checkrein.testing.provider import Provider, Reply, runs_command
+from tests.cli.shell import Done, Shell, Started, until
+from tests.support.witness import is_alive
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +42,28 @@ for question in sys.argv[1:]:
 print(" END", file=out, flush=True)
 """
 SCRIPTS = {"openai": OPENAI, "anthropic": ANTHROPIC}
+TICKS = """
+echo "$(date +%s) $$ $0" >> $WITNESS
+while [ ! -e $WITNESS.go ]; do echo "$(date +%s) $$ tick" >> $WITNESS; sleep 0.05; done
+"""
+WITH_TOOLS = """
+import json, os, subprocess, sys
+from openai import OpenAI
+helper = subprocess.Popen(["sh", "-c", os.environ["TICKS"], "helper"])
+tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {
+    "command": {"type": "string"}}}}}]
+said, client = [{"role": "user", "content": "Go."}], OpenAI(max_retries=0)
+while True:
+    answer = client.chat.completions.create(model="gpt-5", messages=said, tools=tools).choices[0].message
+    said.append(answer.model_dump(exclude_none=True))
+    if not answer.tool_calls:
+        break
+    for call in answer.tool_calls:
+        code = subprocess.run(["sh", "-c", os.environ["TICKS"], "command"]).returncode
+        said.append({"role": "tool", "tool_call_id": call.id, "content": f"exit code {code}"})
+sys.exit(0 if helper.poll() is None else 9)
+"""
+"""It has a helper that it starts by itself, and commands that its model asks for; both tick until they may end."""
 LONG = " ".join(f"word{n}" for n in range(1, 400))
 KEY = "sk-test-0123456789abcdefghij0123456789"
 
@@ -113,6 +136,45 @@ async def test_redirected_in_mid_answer_the_instruction_reaches_the_model(shell:
     assert await asyncio.to_thread(started.wait) == 0
     assert [message["role"] for message in provider.log[1].messages] == ["user", "assistant", "user"]
     assert "Only Q3, please." in str(provider.log[1].messages[-1])
+
+
+def start_with_tools(shell: Shell, provider: Provider) -> Started:
+    provider.play(runs_command("tick", "Fine."))
+    variables = {"OPENAI_BASE_URL": provider.openai_url, "OPENAI_API_KEY": KEY, "TICKS": TICKS}
+    return shell.start("exec", "--", sys.executable, "-c", WITH_TOOLS, **variables)
+
+
+async def test_redirected_in_a_command_the_command_ends_and_nothing_else(shell: Shell, provider: Provider) -> None:
+    """D21 D22: what was begun since the answer that asked for it; the program goes on and tells the model both."""
+    started = start_with_tools(shell, provider)
+    await asyncio.to_thread(shell.saw, "command")
+
+    assert (await do(shell, "redirect", "last", "Only Q3, please.")).code == 0
+
+    assert await asyncio.to_thread(started.wait) == 0, "its helper was alive to the end"
+    assert not is_alive(shell.who_wrote("command"))
+    assert [message["role"] for message in provider.log[1].messages] == ["user", "assistant", "tool", "user"]
+    assert provider.log[1].messages[-2]["content"] == "exit code -15"
+    assert provider.log[1].messages[-1]["content"] == "Only Q3, please."
+
+
+async def test_redirected_for_the_next_step_the_command_finishes_first(shell: Shell, provider: Provider) -> None:
+    """D21 D22"""
+    started = start_with_tools(shell, provider)
+    await asyncio.to_thread(shell.saw, "command")
+
+    await do(shell, "redirect", "last", "Only Q3, please.", "--when", "next_step", "--wait", "0")
+    command = shell.who_wrote("command")
+    seen = len(ticks_of(shell, command))
+    await asyncio.to_thread(until, lambda: len(ticks_of(shell, command)) > seen + 1)
+    (shell.folder / "log.go").touch()
+
+    await asyncio.to_thread(started.wait)
+    assert [one["content"] for one in provider.log[1].messages[-2:]] == ["exit code 0", "Only Q3, please."]
+
+
+def ticks_of(shell: Shell, process: int) -> list[str]:
+    return [line for line in shell.log.read_text().splitlines() if line.endswith(f" {process} tick")]
 
 
 async def test_cancelled_in_mid_answer_nothing_more_is_asked(shell: Shell, provider: Provider) -> None:

@@ -142,7 +142,7 @@ def main_conversation(**options: Any) -> Callable[[dict[str, Any]], bool]:
         return found
 
     assert has(request(CONTEXT, TASK))
-    main.answered(with_calls=True)
+    main.answered(at_work_since=1.0)
     return has
 
 

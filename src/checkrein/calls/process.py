@@ -165,6 +165,19 @@ class ProcessExecution(Execution):
         outcome = Outcome.DETACHED if survivors else Outcome.KILLED
         self._conclude(CallResult(outcome=outcome, left=in_words(survivors)))
 
+    async def end_since(self, moment: float) -> bool:
+        """End whatever of it was started at `moment` or later, as `table.now` counts; whether there was anybody. The
+        program itself lives on, and hears of its commands what it hears when one is killed."""
+        async with self._turn:
+            if self._family is None or self._aborting is not None:
+                return False
+            members = await anyio.to_thread.run_sync(self._family.members)
+            begun = [one for one in members if one.started >= moment]
+            if begun:
+                _log.info("end: %d processes that %s has started", len(begun), self._name)
+                await termination.end(Family(roots=begun))
+            return bool(begun)
+
     async def hold(self) -> bool:
         async with self._turn:
             if self._end.done() or self._aborting is not None:

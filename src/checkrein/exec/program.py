@@ -21,7 +21,7 @@ from checkrein.calls.base import CallRequest, Execution, Perform, Permit, Refuse
 from checkrein.calls.executor import mark_of
 from checkrein.calls.process import Command, ProcessExecution
 from checkrein.core.conditions import Condition
-from checkrein.core.enums import CallKind
+from checkrein.core.enums import CallKind, Verb, When
 from checkrein.core.events import WatcherFlagged
 from checkrein.driver.program_api import ProgramApi
 from checkrein.exec.profiles import Profile, bring_home, prepare, upstreams_of
@@ -105,6 +105,7 @@ class CommandProgram(ProgramAgent[Any]):
         def perform(permit: Permit) -> Execution:
             return self._start(command, driver, permit)
 
+        driver.start(self._end_commands(driver, gateway))
         if seal is None and not prepared.is_known:
             driver.start(self._tell_of_a_bypass(driver, gateway))
         arguments = msgspec.json.encode({"command": list(self._command.arguments)})
@@ -117,6 +118,19 @@ class CommandProgram(ProgramAgent[Any]):
         mark = mark_of(permit.key, permit.call, permit.attempt)
         self._execution = ProcessExecution(command, runtime=driver.executor.runtime, mark=mark)
         return self._execution
+
+    async def _end_commands(self, driver: ProgramApi, gateway: Gateway) -> None:
+        """A redirect that does not wait ends the commands that the program was asked for, and lets it ask again."""
+        heeded: set[str] = set()
+        while True:
+            redirects = [verb for verb in driver.state.verbs if (verb.verb, verb.when) == (Verb.REDIRECT, When.NOW)]
+            new = {verb.id for verb in redirects} - heeded
+            heeded |= new
+            since = gateway.at_work_since
+            if new and since is not None and self._execution is not None:
+                await self._execution.end_since(since)
+            else:
+                await driver.change()
 
     async def _tell_of_a_bypass(self, driver: ProgramApi, gateway: Gateway) -> None:
         await asyncio.sleep(BYPASS_SECONDS)

@@ -3,9 +3,9 @@
 A program asks for titles, for summaries and on behalf of sub-agents beside its main conversation, and nothing in a
 request says which it is. The main one is that of the first request that offers tools; or, of a program that is not
 known to offer any, of the first at all while none does. It is recognised by what the model is told about itself, which
-titles, summaries and most sub-agents have otherwise, and by how it begins. The beginning changes when a program shortens
-its history, but not while tools are at work: what begins otherwise then is a sub-agent. Tools prove little, since
-programs offer more of them as they need them.
+is another for titles, summaries and most sub-agents, and by how it begins. The beginning changes when a program
+shortens its history, but not while tools are at work: what begins otherwise then is a sub-agent. Tools prove little,
+since programs offer more of them as they need them.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class MainConversation:
         self._look: Look | None = None
         self._others: set[str] = set()
         """How conversations of sub-agents begin."""
-        self._is_at_work = False
-        """Its last answer has asked for tools, so a request that begins otherwise is that of a sub-agent."""
+        self.at_work_since: float | None = None
+        """Its last answer has asked for tools, and was given then, as start times of processes are counted. Until it
+        asks again, a request that begins otherwise is that of a sub-agent."""
         self._said: list[Said] = []
         self.unsaid: list[str] = []
         """What has not reached the model yet."""
@@ -71,17 +72,17 @@ class MainConversation:
         if look.opening in self._others or not look.is_told_alike(main):
             return False
         if look.opening != main.opening:
-            if self._is_at_work:
+            if self.at_work_since is not None:
                 self._others.add(look.opening)
                 return False
             self._look = look
         return True
 
     def asked(self) -> None:
-        self._is_at_work = False
+        self.at_work_since = None
 
-    def answered(self, *, with_calls: bool) -> None:
-        self._is_at_work = with_calls
+    def answered(self, *, at_work_since: float | None) -> None:
+        self.at_work_since = at_work_since
 
     def say(self, wire: Wire, messages: list[Body], half: str, instruction: str) -> None:
         """Remember what goes to the model after `messages` and `half` of its answer."""

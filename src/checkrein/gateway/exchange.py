@@ -28,6 +28,7 @@ from checkrein.models.failures import ErrorInStream
 from checkrein.models.http.client import Response
 from checkrein.models.http.sse import EventTooLarge
 from checkrein.models.wire import Reader
+from checkrein.processes import table
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class Exchange:
         self.main = main
         """None for a request beside the main conversation."""
         self.has_begun = False
+        self.answered_since = 0.0
+        """When the last attempt began to be answered, as start times of processes are counted."""
         self._target = target
         self._body = body
         self._client = client
@@ -113,6 +116,7 @@ class Exchange:
             await self._problem(502, str(error.message))
             yield WholeAnswer({"status": 502}, Usage())
             return
+        self.answered_since = table.now()
         try:
             async for item in self._read(self._response):
                 yield item

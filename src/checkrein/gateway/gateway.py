@@ -124,6 +124,12 @@ class Gateway:
         """The providers whose requests go on to another gateway like this one."""
         return tuple(name for name, address in self.upstreams.items() if upstream.is_gateway(address))
 
+    @property
+    def at_work_since(self) -> float | None:
+        """Since when the program is at work with the tools that its main conversation has asked for, as start times of
+        processes are counted; None while it is not."""
+        return self._main.at_work_since
+
     def environment(self) -> dict[str, str]:
         """The variables by which programs find it: every one that is known to be looked at."""
         urls = self.urls
@@ -294,7 +300,7 @@ class Gateway:
 
     def answered(self, exchange: Exchange, calls: tuple[SeenCall, ...]) -> None:
         if exchange.main is not None:
-            exchange.main.answered(with_calls=bool(calls))
+            exchange.main.answered(at_work_since=exchange.answered_since if calls else None)
         for call in calls:
             self._start(self._steps.show(call))
 

@@ -78,6 +78,11 @@ def _birth(pid: int) -> float:
     return row_of_self().started
 
 
+def now() -> float:
+    """This moment, as `started` counts it: whoever is started from now on has that, or more."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1 if LINUX else time.time()
+
+
 def looks() -> Iterator[dict[int, ProcessInfo]]:
     """Every process that can be looked at, and then those that were started meanwhile, until there are none.
 
