@@ -110,6 +110,30 @@ def test_nothing_outlives_a_kill_9_of_checkrein_and_the_run_is_in_doubt(shell: S
     assert "in doubt" in done.out.lower() or "unknown" in done.out.lower()
 
 
+def test_a_program_that_was_killed_is_offered_its_own_way_to_go_on_and_no_other(shell: Shell) -> None:
+    """Nobody takes it up: what it says of itself is all that is known of it."""
+    claude = shell.folder / "claude"
+    claude.write_text('#!/bin/sh\nexec "$0.py" -c "$TICKS"\n')
+    claude.chmod(0o755)
+    (shell.folder / "claude.py").symlink_to(sys.executable)
+    started = shell.start("exec", "--", "./claude", TICKS=TICKS)
+    shell.saw("tick")
+    os.kill(started.process.pid, signal.SIGKILL)
+    started.wait()
+    none_left(shell)
+
+    redirected = shell.say("redirect", "last", "Something else.")
+    cancelled = shell.say("cancel", "last")
+    resumed = shell.say("resume", "last")
+
+    going_on = "checkrein exec -- ./claude --continue\n"
+    assert f"To go on with it: {going_on}" in redirected.out
+    assert "checkrein cancel r-" in redirected.out
+    assert cancelled.code == 0
+    assert f"To go on from it: {going_on}" in resumed.err
+    assert not [done for done in (redirected, cancelled, resumed) if "--resume" in done.out + done.err]
+
+
 def test_what_it_leaves_behind_ends_with_it(shell: Shell) -> None:
     """D4: also when the program itself is killed from outside."""
     script = 'setsid "$0" -c "$1" & sleep 0.2; while [ ! -e "$WITNESS" ]; do sleep 0.05; done; kill -9 $$'

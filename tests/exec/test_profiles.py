@@ -15,6 +15,7 @@ from checkrein.exec.profiles import (
     bring_home,
     prepare,
     profile_of,
+    started_again,
     upstreams_of,
 )
 
@@ -111,6 +112,11 @@ def test_what_a_program_makes_in_the_folder_of_its_run_is_at_home_afterwards(tmp
 
     found = {file.name: file.read_text() for file in (home / ".gemini").iterdir() if file.is_file()}
     assert found == {"projects.json": "newer", "oauth.json": "own", "installation_id": "new"}
+
+
+def test_a_program_is_started_again_from_its_own_record_or_else_as_it_was() -> None:
+    assert started_again(["claude", "-p", "Count."]) == "exec -- claude --continue"
+    assert started_again(["/opt/my agent", "Count."]) == "exec -- '/opt/my agent' Count."
 
 
 def test_where_a_program_was_told_to_ask_by_a_variable_of_its_own_is_where_requests_go_on_to() -> None:

@@ -87,7 +87,7 @@ class ServerSession(Session):
     async def why_unanswered(self, receipt: Receipt) -> str:
         return "it was stopped before there was one"
 
-    def go_on_from(self, run: str) -> str:
+    async def go_on_from(self, run: str) -> str:
         return output.command(f'start AGENT "…" --continue {run}')
 
     async def unattended(self, run: str) -> Sequence[str]:

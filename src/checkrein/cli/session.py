@@ -86,7 +86,7 @@ class Session(ABC):
     async def why_unanswered(self, receipt: Receipt) -> str:
         """Why a question got no answer."""
 
-    def go_on_from(self, run: str) -> str:
+    async def go_on_from(self, run: str) -> str:
         """The command that goes on from where a run has ended."""
         return output.go_on_from(run)
 
@@ -186,10 +186,30 @@ class StoreSession(Session):
         state = await self.journal.load(run)
         if (other := await self._queued_behind(state)) is not None:
             return (f"Queued behind run {other}, which is at work on thread {one_line(state.thread)}.",)
+        if (command := await self._program(run)) is not None:
+            return _ended_program(state, command)
         nobody = f"no process with agent {one_line(state.agent)} is running."
         is_fenced = state.status is Status.CANCELLING
         said = "Fenced: nothing more begins. Its undos wait, because" if is_fenced else "Queued:"
         return (f"{said} {nobody}", f"Take it up with: {output.take_up(run)}")
+
+    async def go_on_from(self, run: str) -> str:
+        from checkrein.exec.profiles import started_again
+
+        command = await self._program(run)
+        return output.go_on_from(run) if command is None else output.command(started_again(command))
+
+    async def _program(self, run: str) -> list[str] | None:
+        """The command of a run whose agent is a program that knows nothing of Checkrein; None for every other."""
+        import msgspec
+
+        from checkrein.core.events import CallStarted
+
+        for record in await self.journal.read(run):
+            event = record.event
+            if isinstance(event, CallStarted) and event.kind is CallKind.PROCESS:
+                return [str(word) for word in msgspec.json.decode(event.arguments or b"{}").get("command", ())] or None
+        return None
 
     async def _queued_behind(self, state: State) -> str | None:
         """The run that a queued one waits for, if it does."""
@@ -295,3 +315,15 @@ def _must_exist(store: str) -> None:
             "CHECKREIN_STORE.",
             code="store_not_found",
         )
+
+
+def _ended_program(state: State, command: Sequence[str]) -> Sequence[str]:
+    """What is true of a program whose process has ended: nobody takes it up, and its own record is its own affair."""
+    from checkrein.exec.profiles import started_again
+
+    cancel = "" if state.status is Status.CANCELLING else f" This run is closed with: {output.command('cancel')}"
+    return (
+        f"{one_line(state.agent)} has ended with its process, and is not started again by itself: nobody knows how far "
+        f"it had come.{cancel and f'{cancel} {state.run}'}",
+        f"To go on with it: {output.command(started_again(command))}",
+    )

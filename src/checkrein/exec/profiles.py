@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -123,6 +124,13 @@ def profile_of(file: str, named: str | None = None) -> Profile:
         return next((profile for profile in PROFILES if profile.name == named), UNKNOWN)
     name = os.path.basename(file)
     return next((profile for profile in PROFILES if name in profile.programs), UNKNOWN)
+
+
+def started_again(command: Sequence[str]) -> str:
+    """What starts a program once more, to be typed after `checkrein`: from its own record of what was said, where it
+    keeps one, else as it was started."""
+    _, *arguments = shlex.split(profile_of(command[0]).resumes) or [""]
+    return f"exec -- {shlex.join([command[0], *arguments] if arguments else command)}"
 
 
 class Prepared(msgspec.Struct, frozen=True):

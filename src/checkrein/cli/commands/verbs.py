@@ -66,8 +66,9 @@ async def take(session: Session, spec: VerbSpec, run: str, **given: Any) -> Rece
         if refused.code != "finished" or spec.name in _STOPS:
             raise
         ended = ENDED.get(Status(refused.status), refused.status) if refused.status else "is over"
+        go_on = await session.go_on_from(run)
         raise Refused(
-            f"Run {run} {ended}: there is nothing left to {spec.name}. To go on from it: {session.go_on_from(run)}",
+            f"Run {run} {ended}: there is nothing left to {spec.name}. To go on from it: {go_on}",
             code=refused.code,
             run=run,
             status=refused.status,

@@ -30,6 +30,7 @@ from checkrein.core.enums import TERMINAL, CallKind, Status, Verb
 from checkrein.core.escape import printable
 from checkrein.core.receipts import Receipt
 from checkrein.core.wording import CALL_PREFIXES, STOPPED_BY, plural
+from checkrein.exec.profiles import started_again
 
 TAIL_CHARS: Final = 4_000
 """How much of one text is shown: its end."""
@@ -178,8 +179,13 @@ def _ending(view: RunView, *, is_kept: bool) -> Sequence[Paragraph]:
     if receipt is not None:
         lines += _receipt(receipt, look_of(view))
     if view.status in TERMINAL and is_kept:
-        lines.append(paragraph(("To go on from here: ", QUIET), output.go_on_from(view.id), indent=2))
+        lines.append(paragraph(("To go on from here: ", QUIET), _how_to_go_on(view), indent=2))
     return [paragraph(""), *lines] if lines else []
+
+
+def _how_to_go_on(view: RunView) -> str:
+    programs = [call.arguments["command"] for call in view.calls if call.kind is CallKind.PROCESS and call.arguments]
+    return output.command(started_again(programs[0])) if programs else output.go_on_from(view.id)
 
 
 def _receipt(receipt: Receipt, look: Look) -> Iterator[Paragraph]:
