@@ -124,9 +124,17 @@ MOMENTS: Final = {
 }
 # fmt: on
 
+THINKING: Final = (Reply("one", thinking="hm hm hm hm", fault=Fault(stall_after_tokens=2)), 2)
+
 REST: Final = Reply(" and the rest.", calls=[("look", {"at": "once"})])
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=[wire.name for wire in WIRES])
 each_moment = pytest.mark.parametrize("moment", list(MOMENTS))
+each_moment_and_thinking = pytest.mark.parametrize("moment", [*MOMENTS, "in thinking"])
+
+
+def at(moment: str) -> tuple[Reply, int]:
+    """The first answer, which stops at the moment, and how many tokens of it are sent by then."""
+    return MOMENTS.get(moment, THINKING)
 
 
 def said_to(request: Request) -> list[tuple[str, str]]:
@@ -137,6 +145,11 @@ def said_to(request: Request) -> list[tuple[str, str]]:
         text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
         found.append(("assistant" if message.get("role") == "model" else str(message.get("role")), text))
     return found
+
+
+def was_whole(wire: WireCase, moment: str) -> bool:
+    """Whether nothing was missing of the answer by then but an event that says so."""
+    return moment == "before the last event" and wire.name in ("openai", "anthropic")
 
 
 async def interrupted(here: Scene, tokens: int) -> None:
@@ -162,7 +175,7 @@ async def test_paused_and_resumed_it_is_one_answer(wire: WireCase, moment: str):
         heard = await asyncio.wait_for(asking, 60)
         log = list(here.provider.log)
 
-    if moment == "before the last event" and wire.name in ("openai", "anthropic"):
+    if was_whole(wire, moment):
         assert heard == Heard("one two three", (), wire.stopped)
         assert len(log) == 1  # it was whole
         return
@@ -189,7 +202,7 @@ async def test_redirected_the_instruction_goes_with_what_was_said(wire: WireCase
         heard = await asyncio.wait_for(asking, 60)
         log = list(here.provider.log)
 
-    if moment == "before the last event" and wire.name in ("openai", "anthropic"):
+    if was_whole(wire, moment):
         assert heard == Heard("one two three", (), wire.stopped)
         assert len(log) == 1
         return
@@ -203,9 +216,9 @@ async def test_redirected_the_instruction_goes_with_what_was_said(wire: WireCase
 
 
 @each_wire
-@each_moment
+@each_moment_and_thinking
 async def test_cancelled_the_client_hears_at_once_and_the_provider_sends_nothing_more(wire: WireCase, moment: str):
-    first, tokens = MOMENTS[moment]
+    first, tokens = at(moment)
     async with scene([first, REST]) as here:
         asking = asyncio.ensure_future(wire.ask(here))
         await interrupted(here, tokens)
@@ -221,26 +234,30 @@ async def test_cancelled_the_client_hears_at_once_and_the_provider_sends_nothing
 
 
 @each_wire
-async def test_paused_while_thinking_it_goes_on_or_ends_with_the_wires_own_error(wire: WireCase):
-    """Thinking that is sealed cannot be continued; elsewhere it is thought again."""
-    first = Reply("one", thinking="hm hm hm hm", fault=Fault(stall_after_tokens=2))
+@pytest.mark.parametrize("verb", ["pause", "redirect"])
+async def test_stopped_while_thinking_it_goes_on_or_ends_with_the_wires_own_error(wire: WireCase, verb: str):
+    """Thinking that is sealed cannot be continued; elsewhere it is thought again. What was said is not lost."""
+    first, tokens = THINKING
     async with scene([first, REST]) as here:
         asking = asyncio.ensure_future(wire.ask(here))
-        await interrupted(here, 2)
-        await here.run.pause()
-        await here.provider.until(lambda log: log[0].how == "disconnected")
-        await here.run.resume("Only cows, please.")
+        await interrupted(here, tokens)
+        if verb == "pause":
+            await here.run.pause()
+            await here.provider.until(lambda log: log[0].how == "disconnected")
+            await here.run.resume("Only cows, please.")
+        else:
+            await here.run.redirect("Only cows, please.", wait=0)
 
         if not wire.seals:
             heard = await asyncio.wait_for(asking, 60)
             assert heard == Heard(" and the rest.", (wire.arguments % "once",), wire.calls)
-            return
-        with pytest.raises((anthropic_sdk.APIStatusError, InStream), match="thinking"):
-            await asyncio.wait_for(asking, 60)
-        assert len(here.provider.log) == 1
-        await wire.ask(here)
+        else:
+            with pytest.raises((anthropic_sdk.APIStatusError, InStream), match="thinking"):
+                await asyncio.wait_for(asking, 60)
+            assert len(here.provider.log) == 1
+            await wire.ask(here)
 
-        # What the person said has not been lost with it.
+        assert here.provider.log[0].how == "disconnected"
         assert said_to(here.provider.log[1])[-1] == ("user", "Only cows, please.")
 
 
@@ -277,16 +294,66 @@ async def test_paused_twice_it_is_still_one_answer(wire: WireCase):
         assert [role for role, _ in said_to(here.provider.log[2])] == ["user", "assistant", "user", "assistant", "user"]
 
 
+# -- a provider that refuses, or breaks off
+
+STATUSES: Final = (401, 429, 503)
+each_refusal = pytest.mark.parametrize(
+    "fault",
+    [*(Fault(status=status) for status in STATUSES), Fault(cut_after_tokens=1)],
+    ids=[*map(str, STATUSES), "cut"],
+)
+CUTS: Final = {
+    "before the head": Reply("one two", fault=Fault(cut_after_tokens=0)),
+    "in text": Reply("one two three", fault=Fault(cut_after_tokens=2)),
+    "in thinking": Reply("one", thinking="hm hm hm hm", fault=Fault(cut_after_tokens=2)),
+    "in a call's arguments": Reply("one", calls=[("look", {"at": PLACE})], fault=Fault(cut_after_tokens=3)),
+    "before the last event": Reply("one two three", fault=Fault(cut_after_tokens=3)),
+}
+
+
+async def hears_an_error(asking: asyncio.Future[Heard]) -> None:
+    """A client's own error, and not a whole answer or silence."""
+    with pytest.raises(Exception) as caught:
+        await asyncio.wait_for(asking, 60)
+    assert not isinstance(caught.value, TimeoutError | CheckreinError | AssertionError)
+
+
 @each_wire
-@pytest.mark.parametrize("fault", [Fault(status=401), Fault(status=429), Fault(status=503), Fault(cut_after_tokens=1)])
-async def test_the_rest_that_cannot_be_had_ends_the_stream_with_an_error(wire: WireCase, fault: Fault):
-    async with scene([MOMENTS["in text"][0], Reply("never", fault=fault)]) as here:
+@pytest.mark.parametrize("moment", list(CUTS))
+async def test_a_provider_that_breaks_off_is_never_taken_for_whole(wire: WireCase, moment: str):
+    async with scene(CUTS[moment]) as here:
+        await hears_an_error(asyncio.ensure_future(wire.ask(here)))
+
+        assert [request.how for request in here.provider.log] == ["fault"]
+        assert str((await here.run.view()).status) == "running"
+
+
+@each_wire
+@pytest.mark.parametrize("status", STATUSES)
+async def test_what_the_provider_refuses_the_client_hears_and_the_run_goes_on(wire: WireCase, status: int):
+    async with scene([Reply(fault=Fault(status=status)), REST]) as here:
+        await hears_an_error(asyncio.ensure_future(wire.ask(here)))
+
+        assert (await wire.ask(here)).text == " and the rest."
+        assert [request.status for request in here.provider.log] == [status, 200]
+
+
+@each_wire
+@each_moment_and_thinking
+@each_refusal
+async def test_the_rest_that_cannot_be_had_ends_the_answer_with_an_error(wire: WireCase, moment: str, fault: Fault):
+    """Once more after a pause: what was whole needs no rest, and what is sealed is not asked for."""
+    first, tokens = at(moment)
+    async with scene([first, Reply("never", fault=fault)]) as here:
         asking = asyncio.ensure_future(wire.ask(here))
-        await interrupted(here, 3)
+        await interrupted(here, tokens)
         await here.run.pause()
+        await here.provider.until(lambda log: log[0].how == "disconnected")
         await here.run.resume()
 
-        with pytest.raises(Exception) as caught:
-            await asyncio.wait_for(asking, 60)
-        assert not isinstance(caught.value, TimeoutError | CheckreinError | AssertionError)
-        assert len(here.provider.log) == 2
+        if was_whole(wire, moment):
+            assert (await asyncio.wait_for(asking, 60)).text == "one two three"
+        else:
+            await hears_an_error(asking)
+        is_asked = not (moment == "in thinking" and wire.seals) and not was_whole(wire, moment)
+        assert len(here.provider.log) == 1 + is_asked
