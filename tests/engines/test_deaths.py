@@ -13,7 +13,8 @@ import pytest
 from checkrein import Runtime
 from checkrein.core.enums import Status
 from checkrein.core.state import State
-from checkrein.engines.dispatcher import DEATHS, Dispatcher, Suspect
+from checkrein.engines.dispatcher import Dispatcher
+from checkrein.engines.suspects import DEATHS, Suspects
 from checkrein.journal import open_journal
 from checkrein.journal.memory import MemoryJournal
 from tests.support.driver_harness import owner
@@ -165,23 +166,20 @@ async def test_a_run_that_was_set_aside_is_played_again_when_a_person_resumes_it
         process.wait()
 
 
-async def test_a_neighbour_is_not_blamed_for_a_death_at_which_it_was_not_there() -> None:
+def test_a_neighbour_is_not_blamed_for_a_death_at_which_it_was_not_there() -> None:
     """Both were in the hands of the third; the one that ends its driver was alone in those of the fourth."""
-    dispatcher = Dispatcher(MemoryJournal(), owner("fifth"), {})
-    dispatcher.is_open = True
-
-    def seen(run: str, deaths: int, taken_up_at: float, dead: str) -> Suspect:
+    suspects = Suspects()
+    for run, deaths, taken_up_at, dead in (("neighbour", 2, 3.0, "third"), ("killer", 3, 4.0, "fourth")):
         state = State(
             run=run, agent="a", goal="", thread=run, status=Status.RUNNING, deaths=deaths, started_at=taken_up_at
         )
-        assert dispatcher._must_wait(state, owner(dead))
-        return dispatcher._suspects[run]
+        suspects.add(state, owner(dead))
 
-    neighbour = seen("neighbour", 2, 3.0, "third")
-    killer = seen("killer", 3, 4.0, "fourth")
+    killer, neighbour = suspects.take(), suspects.take()
 
-    assert dispatcher._is_guilty(killer)
-    assert not dispatcher._is_guilty(neighbour)
+    assert (killer.run, neighbour.run) == ("killer", "neighbour")
+    assert suspects.is_guilty(killer)
+    assert not suspects.is_guilty(neighbour)
 
 
 async def test_a_run_that_changes_while_it_is_looked_at_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

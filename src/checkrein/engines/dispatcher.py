@@ -11,12 +11,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, MutableMapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from msgspec.structs import replace
 
 from checkrein.asyncutil import run_to_completion, start
-from checkrein.core.enums import PERMITTING, UNFINISHED, EffectState, Status
+from checkrein.core.enums import UNFINISHED, EffectState, Status
 from checkrein.core.state import State
 from checkrein.driver.driver import Driver, DriverOptions
 from checkrein.driver.halt_watch import HaltWatch
@@ -33,31 +33,16 @@ from checkrein.driver.ownership import (
     unanswered_owners,
 )
 from checkrein.driver.program_api import Program
+from checkrein.engines.suspects import Suspect, Suspects, plays
 from checkrein.errors import JournalError, LeaseHeld, RunNotFound, StaleEpoch, StoreTooNew
 from checkrein.journal.base import Journal, Lease, Owner
 from checkrein.processes.identity import is_known_dead
 from checkrein.timings import HALT_LOOK_SECONDS, LEASE_SECONDS
 
-DEATHS: Final = 3
-"""A run of which so many drivers have died is not played again before a person says so."""
-PROBATION_SECONDS: Final = 1.0
-"""How long a run is watched alone of which a driver has died; twice as long for every further one."""
-LONGEST_PROBATION_SECONDS: Final = 30.0
 IDLE_SECONDS: Final = 0.25
 """How often it is looked whether a run has nothing to do any more, where it matters to somebody."""
 
 _log = logging.getLogger(__name__)
-
-
-class Suspect(NamedTuple):
-    """A run that was in the hands of a driver when that died, and not for the first time since it last got on."""
-
-    run: str
-    root: str
-    deaths: int
-    started_at: float
-    owner: str
-    """The process that died last."""
 
 
 async def _nothing(_: State) -> None:
@@ -127,12 +112,7 @@ class Dispatcher:
         """Runs whose driver failed: how long they were left alone last, and until when they are."""
         self._program_of: dict[str, Program] = {}
         """Sub-runs whose program is not the one that is known here by its name."""
-        self._suspects: dict[str, Suspect] = {}
-        """Runs that wait to be taken up one at a time."""
-        self._died_last: Suspect | None = None
-        """The one that was taken up last, and so was in the hands of the driver that died last."""
-        self._in_dead_hands: dict[str, set[str]] = {}
-        """Of each process that has died: the roots of the suspects that were in its hands."""
+        self._suspects = Suspects()
         self._examining: asyncio.Task[None] | None = None
         self.is_open = False
         """Set by the engine once it is open. Only then are runs taken up whose driver has died."""
@@ -417,7 +397,7 @@ class Dispatcher:
                 version="" if needs_no_slot(state) else self.version,
             )
             self._keeper.keep(run, sent)
-            set_aside = suspect is not None and self._is_guilty(suspect)
+            set_aside = suspect is not None and self._suspects.is_guilty(suspect)
             if not self._begin(state, lease, over, died=died, set_aside=set_aside):
                 self._keeper.forget(run)
                 await self.journal.release(lease)
@@ -453,7 +433,7 @@ class Dispatcher:
             Ownership(self.journal, lease, clock=self.clock, holds=lambda: self._keeper.holds(run)),
             state,
             over=over,
-            after_death=died and _plays(state),
+            after_death=died and plays(state),
             set_aside=set_aside,
             ensure_driven=self.ensure_driven,
             options=self._options,
@@ -491,24 +471,14 @@ class Dispatcher:
     def _must_wait(self, state: State, owner: Owner) -> bool:
         """Whether a run whose driver has died is left for later: until this engine is open, since it might end this
         process too; and, if it is not the first time, until nothing else is being examined."""
-        if not _plays(state):
+        if not plays(state):
             return False
         if not self.is_open:
             return True
         if not state.deaths:
             return False
-        root = state.root or state.run
-        suspect = self._suspects[state.run] = Suspect(state.run, root, state.deaths, state.started_at, owner.process)
-        if self._died_last is None or suspect.started_at > self._died_last.started_at:
-            self._died_last = suspect
-        self._in_dead_hands.setdefault(owner.process, set()).add(root)
+        self._suspects.add(state, owner)
         return True
-
-    def _is_guilty(self, suspect: Suspect) -> bool:
-        """Drivers have died of it often enough, and the last one had nothing else in its hands that had been in those
-        of another dead one. Which runs an earlier one had is not known any more: they were in other hands since."""
-        in_the_last = self._died_last is not None and self._died_last.owner == suspect.owner
-        return suspect.deaths + 1 >= DEATHS and in_the_last and self._in_dead_hands[suspect.owner] == {suspect.root}
 
     def examine_suspects(self) -> None:
         """To be called after a look for runs: only then is it known which of them were in the same hands."""
@@ -516,14 +486,9 @@ class Dispatcher:
             self._examining = self.start(self._examine())
 
     async def _examine(self) -> None:
-        """Take suspects up one at a time, each once the one before has got on, rests, or has lived for a while.
-
-        First the one that was taken up last: the others were at work before it, and their driver lived. So whichever
-        ends its driver is alone the next time.
-        """
+        """Take suspects up one at a time, each once the one before has got on, rests, or has lived for a while."""
         while self._suspects and not self.is_closing:
-            suspect = max(self._suspects.values(), key=lambda one: one.started_at)
-            del self._suspects[suspect.run]
+            suspect = self._suspects.take()
             await self._until_claimed()
             if suspect.run in self._drivers or suspect.run in self._taking:
                 continue
@@ -538,9 +503,9 @@ class Dispatcher:
             await self._until_cleared(suspect)
 
     async def _until_cleared(self, suspect: Suspect) -> None:
-        give_up = time.monotonic() + min(PROBATION_SECONDS * 2**suspect.deaths, LONGEST_PROBATION_SECONDS)
+        give_up = time.monotonic() + suspect.probation_seconds
         while (driver := self.driver(suspect.run)) is not None and time.monotonic() < give_up:
-            if driver.has_taken_over and not (driver.state.deaths and _plays(driver.state)):
+            if driver.has_taken_over and not (driver.state.deaths and plays(driver.state)):
                 return
             await asyncio.sleep(0.02)
 
@@ -625,8 +590,3 @@ class Dispatcher:
             _log.warning("a run was not paused at the shutdown: %r", error, extra={"run": driver.ownership.run})
         task.cancel()
         await asyncio.wait([task])  # how it ended was told by `_drive`
-
-
-def _plays(state: State) -> bool:
-    """Whether code of the run goes on: it may begin calls, and does not just wait for a person's consent."""
-    return state.status in PERMITTING and not (state.waiting() and not state.doubts)
