@@ -242,10 +242,11 @@ class Runtime:
             keep_file=self.journal.write_file,
         )
         await opened.enter_async_context(self._executor)
-        self._engine = self._make_engine(self._dispatcher(owner))
+        dispatcher = self._dispatcher(owner)
+        self._engine = self._make_engine(dispatcher)
         if self._worker:
             await self._enlist(owner, opened)
-        self._supervisor.has_waiting_stop = self._engine.has_waiting_stop
+        self._supervisor.has_waiting_stop = dispatcher.has_waiting_stop
         await opened.enter_async_context(self._engine)
         if self._on_waiting is not None:
             from checkrein.control.waiting_watch import WaitingWatch

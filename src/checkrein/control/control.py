@@ -69,7 +69,6 @@ _LOCKED_SECONDS: Final = 2.0
 _STOPS: Final = ("pause", "cancel", "abort")
 """Verbs that are never refused for the id of their request."""
 
-Make = Callable[[float, State, bool, tuple[Effect, ...]], c.Command]
 Taken = tuple[tuple[Event, ...] | Joined, State]
 """What was appended, or whose receipt answers it, and the state that it was decided on."""
 Take = Callable[[], Awaitable[Taken]]
@@ -106,7 +105,7 @@ class Control:
         def below(child: str) -> c.Command:
             return c.PauseRun(id=HELD_PREFIX + new_id(), at=self._clock(), by=by, reason=WHY)
 
-        return await self._verb(asked, lambda at, *_: c.PauseRun(at=at, **stamp), wait, below)
+        return await self._verb(asked, c.PauseRun(**stamp), wait, below)
 
     async def resume(
         self,
@@ -121,9 +120,7 @@ class Control:
     ) -> Receipt | Settling:
         asked = VerbRequest.made(run, "resume", request_id)
         stamp = self._stamp(asked, by, reason, expected_seq)
-        return await self._verb(
-            asked, lambda at, _, driven, __: c.ResumeRun(at=at, instruction=instruction, driven=driven, **stamp), wait
-        )
+        return await self._verb(asked, c.ResumeRun(instruction=instruction, **stamp), wait)
 
     async def redirect(
         self,
@@ -139,11 +136,7 @@ class Control:
     ) -> Receipt | Settling:
         asked = VerbRequest.made(run, "redirect", request_id)
         stamp = self._stamp(asked, by, reason, expected_seq)
-        return await self._verb(
-            asked,
-            lambda at, _, driven, __: c.RedirectRun(at=at, instruction=instruction, when=when, driven=driven, **stamp),
-            wait,
-        )
+        return await self._verb(asked, c.RedirectRun(instruction=instruction, when=when, **stamp), wait)
 
     async def cancel(
         self,
@@ -161,7 +154,7 @@ class Control:
         def below(child: str) -> c.Command:
             return c.CancelRun(id=f"{child}.stop.{undo}", at=self._clock(), by=by, reason=WHY, undo=undo)
 
-        return await self._verb(asked, lambda at, *_: c.CancelRun(at=at, undo=undo, **stamp), wait, below)
+        return await self._verb(asked, c.CancelRun(undo=undo, **stamp), wait, below)
 
     async def ask(
         self,
@@ -176,7 +169,7 @@ class Control:
     ) -> Receipt | Settling:
         asked = VerbRequest.made(run, "ask", request_id)
         stamp = self._stamp(asked, by, reason, expected_seq)
-        return await self._verb(asked, lambda at, *_: c.AskRun(at=at, question=question, **stamp), wait)
+        return await self._verb(asked, c.AskRun(question=question, **stamp), wait)
 
     async def why_unanswered(self, receipt: Receipt) -> str:
         """Why a question got no answer: what went wrong when it was put to the model, or that it was stopped."""
@@ -190,7 +183,7 @@ class Control:
     ) -> Receipt | Settling:
         asked = VerbRequest.made(run, "abort", request_id, call)
         stamp = self._stamp(asked, by, reason)
-        return await self._verb(asked, lambda at, *_: c.AbortCall(at=at, call=call, **stamp), wait)
+        return await self._verb(asked, c.AbortCall(call=call, **stamp), wait)
 
     # -- decisions about single calls: they are in force when they are taken, and have no receipt
 
@@ -212,7 +205,7 @@ class Control:
         stamp = self._stamp(asked, by, note) | {"call": call, "fingerprint": fingerprint, "always": always}
         if arguments:
             stamp |= await self._edited(asked, arguments)
-        return await self._decide(asked, lambda at, *_: c.ApproveCall(at=at, **stamp))
+        return await self._decide(asked, c.ApproveCall(**stamp))
 
     async def _edited(self, asked: VerbRequest, arguments: dict[str, Any]) -> dict[str, Any]:
         """What a call is to be made with where a person wants some arguments to be others: all of them, as JSON."""
@@ -237,7 +230,7 @@ class Control:
     async def deny(self, run: str, call: str, *, by: str, note: str = "", request_id: str = "") -> State:
         asked = VerbRequest.made(run, "deny", request_id, call)
         stamp = self._stamp(asked, by, note)
-        return await self._decide(asked, lambda at, *_: c.DenyCall(at=at, call=call, **stamp))
+        return await self._decide(asked, c.DenyCall(call=call, **stamp))
 
     async def resolve(
         self, run: str, call: str, answer: Answer, *, by: str, result: Any = None, note: str = "", request_id: str = ""
@@ -245,19 +238,12 @@ class Control:
         asked = VerbRequest.made(run, "resolve", request_id, call)
         stamp = self._stamp(asked, by, note)
         encoded = None if result is None else msgspec.Raw(msgspec.json.encode(result))
-        return await self._decide(
-            asked,
-            lambda at, _, __, effects: c.ResolveCall(
-                at=at, call=call, answer=answer, result=encoded, effects=effects, **stamp
-            ),
-        )
+        return await self._decide(asked, c.ResolveCall(call=call, answer=answer, result=encoded, **stamp))
 
     async def retry_undo(self, run: str, effect: str, *, by: str, request_id: str = "") -> State:
         asked = VerbRequest.made(run, "retry_undo", request_id, effect)
         stamp = self._stamp(asked, by, "")
-        return await self._decide(
-            asked, lambda at, _, __, effects: c.RetryUndo(at=at, effect=effect, effects=effects, **stamp)
-        )
+        return await self._decide(asked, c.RetryUndo(effect=effect, effects=(), **stamp))
 
     async def check(self, run: str, call: str, *, by: str, request_id: str = "") -> State:
         """Have the tool of a call in doubt asked once more whether it happened. What it says comes as `call.checked`.
@@ -291,19 +277,20 @@ class Control:
         await self._once(asked, take)
 
     def _stamp(self, asked: VerbRequest, by: str, reason: str, expected_seq: int | None = None) -> dict[str, Any]:
-        return {"id": asked.id, "by": by, "reason": reason, "asked_at": self._clock(), "expected_seq": expected_seq}
+        at = self._clock()
+        return {"id": asked.id, "at": at, "by": by, "reason": reason, "asked_at": at, "expected_seq": expected_seq}
 
     # -- the path
 
     async def _verb(
-        self, asked: VerbRequest, make: Make, wait: float, cascade: Callable[[str], c.Command] | None = None
+        self, asked: VerbRequest, command: c.Command, wait: float, cascade: Callable[[str], c.Command] | None = None
     ) -> Receipt | Settling:
         try:
-            known, taken = await self._accepted(asked, lambda: self._take(asked, make))
+            known, taken = await self._accepted(asked, lambda: self._take(asked, command))
         except Refused as refused:
             if refused.code != "request_id_used" or asked.verb not in _STOPS:
                 raise
-            return await self._verb(asked.renamed(), make, wait, cascade)
+            return await self._verb(asked.renamed(), command, wait, cascade)
         if known is not None:
             if isinstance(known.event, VerbJoined):
                 return await self._receipts.wait(asked.run, known.event.accepted, 0, wait)
@@ -341,8 +328,8 @@ class Control:
         except (JournalError, MisuseError) as error:
             _log.info("whose receipt answers a %s was not recorded: %s", asked.verb, error, extra=asked.logged)
 
-    async def _decide(self, asked: VerbRequest, make: Make) -> State:
-        return await self._once(asked, lambda: self._take(asked, make))
+    async def _decide(self, asked: VerbRequest, command: c.Command) -> State:
+        return await self._once(asked, lambda: self._take(asked, command))
 
     async def _once(self, asked: VerbRequest, take: Take) -> State:
         """Have it taken, unless it was before. The state that it was decided on, or the one that a repeat meets."""
@@ -376,20 +363,22 @@ class Control:
         await self._journal.append(state.run, [event], after=0)
         return (event,), state
 
-    async def _take(self, asked: VerbRequest, make: Make) -> Taken:
-        driven = False
+    async def _take(self, asked: VerbRequest, command: c.Command) -> Taken:
+        """Have `command` taken, with what it must know of the run at that moment."""
+        known: dict[str, Any] = {"id": asked.id}
 
         async def look() -> None:
-            nonlocal driven
-            driven = await self._is_driven(asked.run)
+            known["driven"] = await self._is_driven(asked.run)
 
-        def command(state: State, effects: tuple[Effect, ...]) -> c.Command:
-            made = msgspec.structs.replace(make(self._clock(), state, driven, effects), id=asked.id)
-            return redacted_command(self._secrets, made)
+        def made(state: State, effects: tuple[Effect, ...]) -> c.Command:
+            if isinstance(command, c.ResolveCall | c.RetryUndo):
+                known["effects"] = effects
+            return redacted_command(self._secrets, msgspec.structs.replace(command, at=self._clock(), **known))
 
+        must_look = isinstance(command, c.ResumeRun | c.RedirectRun)
         late = asyncio.get_running_loop().create_task(self._have_everybody_watched())
         try:
-            return await take_command(self._journal, asked.run, command, look=look)
+            return await take_command(self._journal, asked.run, made, look=look if must_look else None)
         finally:
             late.cancel()
 

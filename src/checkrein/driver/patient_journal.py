@@ -9,7 +9,7 @@ closed, whoever asks is told that the run is lost.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping, Sequence
-from typing import Self, TypeVar, Unpack
+from typing import ParamSpec, Self, TypeVar, Unpack
 
 from checkrein.core.effects import Effect
 from checkrein.core.enums import EffectState, Status
@@ -20,6 +20,7 @@ from checkrein.errors import StoreUnavailable
 from checkrein.journal import base
 from checkrein.journal.evidence import EvidenceTables
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -30,10 +31,10 @@ class PatientJournal(base.Journal):
         self._journal = journal
         self._ownership = ownership
 
-    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         while True:
             try:
-                return await ask()
+                return await ask(*args, **kwargs)
             except StoreUnavailable as error:
                 if not await self._ownership.may_ask_again(error):
                     raise OwnershipLost from error
@@ -43,16 +44,16 @@ class PatientJournal(base.Journal):
         return self._journal.evidence
 
     async def create(self, event: RunCreated, *, if_busy: base.IfBusy = "queue") -> base.Recorded:
-        return await self._ask(lambda: self._journal.create(event, if_busy=if_busy))
+        return await self._ask(self._journal.create, event, if_busy=if_busy)
 
     async def append(self, run: str, events: Sequence[Event], *, after: int, epoch: int | None = None) -> base.Appended:
-        return await self._ask(lambda: self._journal.append(run, events, after=after, epoch=epoch))
+        return await self._ask(self._journal.append, run, events, after=after, epoch=epoch)
 
     async def read(self, run: str, *, after: int = 0, limit: int | None = None) -> tuple[base.Recorded, ...]:
-        return await self._ask(lambda: self._journal.read(run, after=after, limit=limit))
+        return await self._ask(self._journal.read, run, after=after, limit=limit)
 
     async def find(self, run: str, event_id: str) -> base.Recorded | None:
-        return await self._ask(lambda: self._journal.find(run, event_id))
+        return await self._ask(self._journal.find, run, event_id)
 
     def follow(self, run: str, *, after: int = 0, wants: base.Wants | None = None) -> base.RecordStream:
         return _PatientStream(self._journal.follow(run, after=after, wants=wants), self._ownership)
@@ -61,18 +62,18 @@ class PatientJournal(base.Journal):
         return self._journal.changes(except_for=except_for)
 
     async def load(self, run: str) -> State:
-        return await self._ask(lambda: self._journal.load(run))
+        return await self._ask(self._journal.load, run)
 
     async def states(self, ids: Collection[str]) -> Mapping[str, State]:
-        return await self._ask(lambda: self._journal.states(ids))
+        return await self._ask(self._journal.states, ids)
 
     async def effects(self, run: str, states: Collection[EffectState] = ()) -> tuple[Effect, ...]:
-        return await self._ask(lambda: self._journal.effects(run, states))
+        return await self._ask(self._journal.effects, run, states)
 
     async def runs(
         self, *, limit: int = 100, before: str | None = None, **wanted: Unpack[base.RunFilter]
     ) -> tuple[base.RunRow, ...]:
-        return await self._ask(lambda: self._journal.runs(limit=limit, before=before, **wanted))
+        return await self._ask(self._journal.runs, limit=limit, before=before, **wanted)
 
     async def tally(self) -> Mapping[tuple[str, Status], int]:
         return await self._ask(self._journal.tally)
@@ -81,7 +82,7 @@ class PatientJournal(base.Journal):
         return await self._ask(self._journal.wanting_undo)
 
     async def verify(self, run: str) -> int:
-        return await self._ask(lambda: self._journal.verify(run))
+        return await self._ask(self._journal.verify, run)
 
     async def claim(
         self, run: str, owner: base.Owner, *, seconds: float, **terms: Unpack[base.ClaimTerms]
@@ -95,13 +96,13 @@ class PatientJournal(base.Journal):
         await self._journal.release(lease, rests_at=rests_at, hands_over=hands_over)
 
     async def lease(self, run: str) -> base.Lease | None:
-        return await self._ask(lambda: self._journal.lease(run))
+        return await self._ask(self._journal.lease, run)
 
     async def leases(self, ids: Collection[str]) -> Mapping[str, base.Lease]:
-        return await self._ask(lambda: self._journal.leases(ids))
+        return await self._ask(self._journal.leases, ids)
 
     async def versions(self, ids: Collection[str]) -> Mapping[str, str]:
-        return await self._ask(lambda: self._journal.versions(ids))
+        return await self._ask(self._journal.versions, ids)
 
     async def owners(self) -> tuple[base.Owner, ...]:
         return await self._ask(self._journal.owners)
@@ -109,12 +110,12 @@ class PatientJournal(base.Journal):
     async def leases_of(
         self, processes: Collection[str], agents: Collection[str], **left: Unpack[base.LeftToOthers]
     ) -> tuple[base.Lease, ...]:
-        return await self._ask(lambda: self._journal.leases_of(processes, agents, **left))
+        return await self._ask(self._journal.leases_of, processes, agents, **left)
 
     async def free_runs(
         self, agents: Collection[str], owner: base.Owner, *, most: int, **options: Unpack[base.ClaimOptions]
     ) -> tuple[str, ...]:
-        return await self._ask(lambda: self._journal.free_runs(agents, owner, most=most, **options))
+        return await self._ask(self._journal.free_runs, agents, owner, most=most, **options)
 
     async def claim_free(
         self,
@@ -140,7 +141,7 @@ class PatientJournal(base.Journal):
         return await self._journal.bury(name, by=by, reason=reason)
 
     async def departed(self, processes: Collection[str]) -> frozenset[str]:
-        return await self._ask(lambda: self._journal.departed(processes))
+        return await self._ask(self._journal.departed, processes)
 
     async def fence(self, fence: base.Fence, *, host: str = "") -> bool:
         return await self._journal.fence(fence, host=host)
@@ -152,7 +153,7 @@ class PatientJournal(base.Journal):
         return await self._ask(self._journal.fences)
 
     async def operations(self, *, after: int = 0, limit: int | None = None) -> tuple[base.RecordedOperation, ...]:
-        return await self._ask(lambda: self._journal.operations(after=after, limit=limit))
+        return await self._ask(self._journal.operations, after=after, limit=limit)
 
     def operated(self, *, seconds: float) -> AsyncIterator[None]:
         return self._journal.operated(seconds=seconds)
@@ -161,19 +162,19 @@ class PatientJournal(base.Journal):
         await self._journal.write_chunks(chunks)
 
     async def chunks(self, run: str, call: str, *, after: int = -1) -> tuple[base.Chunk, ...]:
-        return await self._ask(lambda: self._journal.chunks(run, call, after=after))
+        return await self._ask(self._journal.chunks, run, call, after=after)
 
     def texts(self) -> AsyncIterator[frozenset[str] | None]:
         return self._journal.texts()
 
     async def chunks_of(self, after: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], tuple[base.Chunk, ...]]:
-        return await self._ask(lambda: self._journal.chunks_of(after))
+        return await self._ask(self._journal.chunks_of, after)
 
     async def write_file(self, run: str, call: str, number: int, body: bytes) -> None:
         await self._journal.write_file(run, call, number, body)
 
     async def file(self, run: str, call: str, number: int) -> bytes | None:
-        return await self._ask(lambda: self._journal.file(run, call, number))
+        return await self._ask(self._journal.file, run, call, number)
 
     def now(self) -> float:
         return self._journal.now()

@@ -44,9 +44,6 @@ class Engine(Protocol):
     async def ensure_driven(self, program: Program | None, run: str) -> None:
         """Have a sub-run driven that a run which is driven here has begun: here, if this process has its program."""
 
-    def has_waiting_stop(self) -> bool:
-        """Whether a stop waits for a run that is driven here."""
-
     async def until_too_old(self) -> StoreTooNew:
         """Return, with what says so, once this version is too old for the store and has handed its runs over."""
 

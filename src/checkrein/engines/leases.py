@@ -109,9 +109,6 @@ class LeaseEngine:
     def driver(self, run: str) -> Driver | None:
         return self._dispatcher.driver(run)
 
-    def has_waiting_stop(self) -> bool:
-        return self._dispatcher.has_waiting_stop()
-
     async def take_up(self, run: str) -> None:
         await self._dispatcher.take_up(run)
 
