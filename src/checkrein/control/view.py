@@ -7,7 +7,7 @@ person reads about a status, a step, a call or an effect comes from here.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -275,6 +275,9 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
+_OF_ROW: Final = ("agent", "goal", "thread", "owner", "parent", "created_at", "changed_at")
+
+
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list."""
 
@@ -311,13 +314,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
             status=state.status,
             waiting=bool(waiting),
             waiting_for=waiting,
-            agent=row.agent,
-            goal=row.goal,
-            thread=row.thread,
-            owner=row.owner,
-            parent=row.parent,
-            created_at=row.created_at,
-            changed_at=row.changed_at,
+            **{name: getattr(row, name) for name in _OF_ROW},
             driven=left is None,
             waits_for_worker=waits_for_worker,
             elapsed_seconds=round(state.spent(at if left is None else left).elapsed_seconds, 3),

@@ -10,7 +10,6 @@ it is given one. It may have a seal of what was thought before it, which goes ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,11 +18,11 @@ import msgspec
 from checkrein.core.conditions import Usage
 from checkrein.models.base import Delta, Finish, Finished, TextDelta, ThinkingDelta, ToolCallDelta, UsageDelta
 from checkrein.models.failures import ErrorInStream
-from checkrein.models.http.client import DEFAULT_TIMEOUTS, Response, Timeouts
+from checkrein.models.http.client import Response
 from checkrein.models.messages import Assistant, Message, Request, Settings, ToolResult, ToolSpec
 from checkrein.models.openai import extra_of
 from checkrein.models.registry import Service
-from checkrein.models.wire import EncodedMessages, Reader, WireModel
+from checkrein.models.wire import OneServiceModel, Reader
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -151,7 +150,7 @@ GEMINI: Final = Service(
 )
 
 
-class GeminiModel(WireModel):
+class GeminiModel(OneServiceModel):
     """A model behind `POST {base_url}/v1beta/models/{name}:streamGenerateContent`.
 
     Key and address are taken from the arguments, or else from the environment (`GEMINI_API_KEY`,
@@ -162,18 +161,7 @@ class GeminiModel(WireModel):
     wrong_address = "Check that the base URL is that of a Gemini API, without /v1beta at its end."
     # Nothing follows the last chunk but the end of the response.
     end_seconds = 1.0
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-    ) -> None:
-        super().__init__(GEMINI, name, api_key=api_key, base_url=base_url, headers=headers, timeouts=timeouts)
-        self._messages = EncodedMessages(_content)
+    service = GEMINI
 
     async def _ask(self, request: Request) -> Response:
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -186,6 +174,9 @@ class GeminiModel(WireModel):
 
     def _reader(self) -> Reader:
         return GeminiReader()
+
+    def _encoded(self, message: Message) -> bytes:
+        return _content(message)
 
     def _place_of(self, request: Request, place: int) -> int | None:
         return place if 0 <= place < len(request.messages) else None

@@ -10,7 +10,6 @@ The events of an answer there, as deltas. Kinds that are not known here are pass
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,11 +17,11 @@ import msgspec
 from checkrein.core.conditions import Usage
 from checkrein.models.base import Delta, Finish, Finished, TextDelta, ThinkingDelta, ToolCallDelta, UsageDelta
 from checkrein.models.failures import ErrorInStream
-from checkrein.models.http.client import DEFAULT_TIMEOUTS, Response, Timeouts
+from checkrein.models.http.client import Response
 from checkrein.models.messages import Assistant, Message, Request, ToolResult, ToolSpec
 from checkrein.models.openai import extra_of
 from checkrein.models.registry import OPENAI
-from checkrein.models.wire import EncodedMessages, Reader, WireModel
+from checkrein.models.wire import OneServiceModel, Reader
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -137,7 +136,10 @@ def _usage(used: _Usage) -> Usage:
     )
 
 
-class ResponsesModel(WireModel):
+SERVICE: Final = msgspec.structs.replace(OPENAI, name="openai-responses")
+
+
+class ResponsesModel(OneServiceModel):
     """A model behind `POST {base_url}/responses`.
 
     Key and address are taken from the arguments, or else from the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`)
@@ -147,18 +149,7 @@ class ResponsesModel(WireModel):
 
     wrong_address = "Check that the base URL is that of an API with OpenAI's Responses, which mostly ends in /v1."
     end_seconds = 1.0
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-    ) -> None:
-        super().__init__(SERVICE, name, api_key=api_key, base_url=base_url, headers=headers, timeouts=timeouts)
-        self._messages = EncodedMessages(_items)
+    service = SERVICE
 
     async def _ask(self, request: Request) -> Response:
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -170,6 +161,9 @@ class ResponsesModel(WireModel):
 
     def _reader(self) -> Reader:
         return ResponsesReader()
+
+    def _encoded(self, message: Message) -> bytes:
+        return _items(message)
 
     def _place_of(self, request: Request, place: int) -> int | None:
         """A message may be several items there, so they are counted."""
@@ -199,9 +193,6 @@ class ResponsesModel(WireModel):
             head["reasoning"] = {"effort": settings.reasoning}
         items = b",".join(found for found in self._messages.all(request.messages) if found)
         return _encode(head | extra_of(settings))[:-1] + b',"input":[' + items + b"]}"
-
-
-SERVICE: Final = msgspec.structs.replace(OPENAI, name="openai-responses")
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

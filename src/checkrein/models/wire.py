@@ -1,6 +1,6 @@
 """A model behind an HTTP address: how it is asked, how its answer is read to the end, and how what goes wrong is said.
 
-What a request and an event look like is not known here. The two wires, `openai` and `anthropic.model`, add it.
+What a request and an event look like is not known here. The wires, such as `openai` and `anthropic.model`, add it.
 
 Messages as the bytes of a wire, made once: all of a history is sent each time, and it grows by a message or two.
 
@@ -26,7 +26,7 @@ from checkrein.errors import MisuseError, ModelError, ModelUnavailable
 from checkrein.models import failures
 from checkrein.models.base import Collector, Delta, Reply, TextDelta
 from checkrein.models.failures import ErrorInStream
-from checkrein.models.http.client import Response, Timeouts, client, stalled
+from checkrein.models.http.client import DEFAULT_TIMEOUTS, Response, Timeouts, client, stalled
 from checkrein.models.http.sse import EventParser, EventTooLarge
 from checkrein.models.messages import Message, Request
 from checkrein.models.registry import Service, base_url_of, is_address, key_of, split_url
@@ -271,3 +271,25 @@ class EncodedMessages:
         # The message is as long as its bytes, more or less, and both are held.
         self._size += 2 * len(entry[1]) + OVERHEAD
         return entry[1]
+
+
+class OneServiceModel(WireModel):
+    """A model of the only service that speaks its wire."""
+
+    service: Service
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        super().__init__(self.service, name, api_key=api_key, base_url=base_url, headers=headers, timeouts=timeouts)
+        self._messages = EncodedMessages(self._encoded)
+
+    @abstractmethod
+    def _encoded(self, message: Message) -> bytes:
+        """One message as it goes over the wire."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -49,6 +49,13 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_seconds: float
     steps: tuple[int, int]
     """How many have begun, of how many. Without a plan: the tool calls so far, of 0."""
+
+
+_AS_LISTED: Final = (
+    *("status", "agent", "goal", "thread", "owner", "parent"),
+    *("created_at", "elapsed_seconds", "waits_for_worker"),
+)
+"""What is the same as in a `ListedRun`."""
 
 
 @click.command
@@ -106,20 +113,12 @@ def ps(all_runs: bool, limit: int, as_json: bool, place: options.Place) -> None:
 def _shown(one: ListedRun, *, settling: str = "", is_driven: bool, resumes_itself: bool = False) -> Listed:
     return Listed(
         run=one.id,
-        status=one.status,
         waiting=one.waiting_for,
         settling=settling,
         is_driven=is_driven,
-        waits_for_worker=one.waits_for_worker,
         resumes_itself=resumes_itself,
-        agent=one.agent,
-        goal=one.goal,
-        thread=one.thread,
-        owner=one.owner,
-        parent=one.parent,
-        created_at=one.created_at,
-        elapsed_seconds=one.elapsed_seconds,
         steps=one.steps if one.steps[1] else (one.usage.tool_calls, 0),
+        **{name: getattr(one, name) for name in _AS_LISTED},
     )
 
 

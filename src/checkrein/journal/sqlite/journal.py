@@ -53,24 +53,25 @@ class SqliteJournal(StoredJournal[sqlite3.Connection]):
     """
 
     _reader: Reader
+    # In the order of `Reads`.
     _reads = Reads(
-        read=reads.read,
-        find=find,
-        check_chain=reads.check_chain,
-        snapshot=tables.read_snapshot,
-        fold=reads.fold,
-        tally=reads.tally,
-        effects=tables.read_effects,
-        wanting_undo=tables.wanting_undo,
-        leases=leases.read_all,
-        versions=leases.versions,
-        owners=leases.owners,
-        departed=workers.departed,
-        fences=tables.read_fences,
-        operations=tables.read_operations,
-        chunks=tables.read_chunks,
-        chunks_of=tables.read_chunks_of,
-        file=tables.read_file,
+        reads.read,
+        find,
+        reads.check_chain,
+        tables.read_snapshot,
+        reads.fold,
+        reads.tally,
+        tables.read_effects,
+        tables.wanting_undo,
+        leases.read_all,
+        leases.versions,
+        leases.owners,
+        workers.departed,
+        tables.read_fences,
+        tables.read_operations,
+        tables.read_chunks,
+        tables.read_chunks_of,
+        tables.read_file,
     )
 
     def __init__(
