@@ -101,6 +101,14 @@ def postgres() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture
+def postgres_store(postgres: Cluster) -> Iterator[str]:
+    """The address of a store in PostgreSQL that nobody else uses."""
+    name = postgres.new_schema()
+    yield postgres.address(name)
+    postgres.drop(name)
+
+
 @pytest.fixture(scope="module")
 def temporal() -> Iterator[temporal_server.TemporalServer]:
     """One server for the tests of a file. It takes processor time also while nobody asks it for anything."""

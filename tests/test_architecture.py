@@ -45,6 +45,7 @@ WORDS: Final = {
     "backpressure":   "server/streaming/sse.py",
     "watchdog":       "processes/supervisor_main.py",
     "orphan":         "processes/supervisor_main.py",
+    "logger":         "logs.py",
 }
 # fmt: on
 """Somebody who knows durable execution searches for the word; the docstring of this module must have it."""
@@ -150,6 +151,17 @@ def test_every_module_is_on_the_architecture_page_once():
     twice = [f"twice | `{module}` |" for module, times in on_page.items() if times > 1]
 
     assert not missing + gone + twice, "docs/architecture.md:\n" + "\n".join(missing + gone + twice)
+
+
+MOST_IN_A_FOLDER: Final = 15
+
+
+def test_no_folder_has_more_modules_than_one_looks_through():
+    folders = Counter(
+        path.parent for end in ("py", "js") for path in PACKAGE.rglob(f"*.{end}") if path.stem != "__init__"
+    )
+
+    assert {str(folder): size for folder, size in folders.items() if size > MOST_IN_A_FOLDER} == {}
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""The log of a program that drives or serves runs: how much of it, in which form, and where it goes.
+"""The logger of a program that drives or serves runs: how much it says, in which form, and where it goes.
 
 The command line and the driver processes of `checkrein serve` call `configure`; a library never does, so that whoever
 embeds Checkrein keeps the logging they have. Lines go to standard error. A line is written clean and without secrets:

@@ -20,7 +20,6 @@ from playwright.sync_api import Browser, expect
 from tests.browser.served import PATIENCE_MS
 from tests.server.processes.serving import Place, new_place
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.postgres import Cluster
 
 AGENTS = """
 from checkrein import Agent
@@ -101,10 +100,8 @@ def two_fronts(folder: Path, store: str) -> Iterator[tuple[Place, RoundRobin]]:
 
 
 @pytest.fixture
-def store(postgres: Cluster) -> Iterator[str]:
-    schema = postgres.new_schema()
-    yield postgres.address(schema)
-    postgres.drop(schema)
+def store(postgres_store: str) -> str:
+    return postgres_store
 
 
 def test_a_person_signs_in_starts_watches_pauses_redirects_cancels_and_signs_out_over_two_servers(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from checkrein.journal.postgres.schema import scripts
@@ -14,10 +12,8 @@ VERSION = len(scripts())
 
 
 @pytest.fixture
-def address(postgres: Cluster) -> Iterator[str]:
-    schema = postgres.new_schema()
-    yield postgres.address(schema)
-    postgres.drop(schema)
+def address(postgres_store: str) -> str:
+    return postgres_store
 
 
 def test_tables_are_made_once_checked_and_up_to_date(shell: Shell, address: str) -> None:

@@ -55,6 +55,12 @@ def control(journal: Journal) -> Control:
     return Control(journal, owner("control"))
 
 
+async def draft_and_score(executor: Stage) -> None:
+    """Something that can be undone, and then work that takes long."""
+    await executor.call("draft", effect=True)
+    await executor.call("score", seconds=60)
+
+
 async def status(journal: Journal) -> Status:
     return (await journal.load("r")).status
 
@@ -337,11 +343,7 @@ async def test_an_undo_that_fails_three_times_is_left_and_can_be_tried_again(
 ) -> None:
     """D33 D5"""
 
-    async def script(executor: Stage) -> None:
-        await executor.call("draft", effect=True)
-        await executor.call("score", seconds=60)
-
-    program = Playing(outside, script)
+    program = Playing(outside, draft_and_score)
     program.failing_undos = 3
     driving = await at_work(journal, program, "begin score")
 
@@ -360,11 +362,7 @@ async def test_an_undo_that_fails_three_times_is_left_and_can_be_tried_again(
 async def test_a_cancel_without_undo_leaves_everything_and_says_so(
     journal: Journal, outside: Outside, control: Control
 ) -> None:
-    async def script(executor: Stage) -> None:
-        await executor.call("draft", effect=True)
-        await executor.call("score", seconds=60)
-
-    driving = await at_work(journal, Playing(outside, script), "begin score")
+    driving = await at_work(journal, Playing(outside, draft_and_score), "begin score")
 
     receipt = await control.cancel("r", by="a person", undo=Undo.NONE)
     await driving

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,10 @@ import pytest
 from checkrein.journal import open_journal
 from tests.engines.fleet import Fleet
 from tests.support.patient_verbs import patient_verbs
-from tests.support.postgres import Cluster
 from tests.support.temporal import TemporalServer
 from tests.support.witness import Witness
 
 __all__ = ["patient_verbs"]
-
-
-@pytest.fixture
-def postgres_store(postgres: Cluster) -> Iterator[str]:
-    name = postgres.new_schema()
-    yield postgres.address(name)
-    postgres.drop(name)
 
 
 @asynccontextmanager

@@ -206,14 +206,24 @@ def versioned(version: str, name: str, **options: Any) -> dict[str, Any]:
     return {"version": version, "worker": name, **options}
 
 
-async def test_a_run_goes_on_where_its_version_is_as_long_as_somebody_has_it(
-    leases_on_sqlite: Fleet, monkeypatch: pytest.MonkeyPatch
-):
-    fleet = leases_on_sqlite
+@pytest.fixture
+def quick_roster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("checkrein.engines.leases.ROSTER_SECONDS", 0.5)
+
+
+async def at_first_version(fleet: Fleet) -> tuple[Runtime, str]:
+    """A worker of version v1, and a run at work there."""
     first = await fleet.worker(**versioned("v1", "a"))
     run = await fleet.begin()
     await fleet.begun(run)
+    return first, run
+
+
+async def test_a_run_goes_on_where_its_version_is_as_long_as_somebody_has_it(
+    leases_on_sqlite: Fleet, quick_roster: None
+):
+    fleet = leases_on_sqlite
+    first, run = await at_first_version(fleet)
     newer, second = await fleet.worker(**versioned("v2", "b")), await fleet.worker(**versioned("v1", "c"))
 
     await fleet.shut_down(first)
@@ -230,13 +240,10 @@ async def test_a_run_goes_on_where_its_version_is_as_long_as_somebody_has_it(
 
 
 async def test_a_run_is_not_left_to_a_worker_of_its_version_that_has_other_agents(
-    leases_on_sqlite: Fleet, monkeypatch: pytest.MonkeyPatch
+    leases_on_sqlite: Fleet, quick_roster: None
 ):
     fleet = leases_on_sqlite
-    monkeypatch.setattr("checkrein.engines.leases.ROSTER_SECONDS", 0.5)
-    first = await fleet.worker(**versioned("v1", "a"))
-    run = await fleet.begin()
-    await fleet.begun(run)
+    first, run = await at_first_version(fleet)
     await fleet.worker(child, **versioned("v1", "b"))
     engine = partial(LeaseEngine, version_wait_seconds=3_600.0)
     newer = await fleet.worker(gated, **versioned("v2", "c", engine=engine))
@@ -247,13 +254,10 @@ async def test_a_run_is_not_left_to_a_worker_of_its_version_that_has_other_agent
 
 
 async def test_a_run_whose_version_has_no_slot_for_long_is_driven_by_another(
-    leases_on_postgres: Fleet, monkeypatch: pytest.MonkeyPatch
+    leases_on_postgres: Fleet, quick_roster: None
 ):
     fleet = leases_on_postgres
-    monkeypatch.setattr("checkrein.engines.leases.ROSTER_SECONDS", 0.5)
-    first = await fleet.worker(**versioned("v1", "a"))
-    run = await fleet.begin()
-    await fleet.begun(run)
+    first, run = await at_first_version(fleet)
     full = await fleet.worker(**versioned("v1", "b", slots=1))
     other = await fleet.begin()
     await fleet.begun(other)

@@ -63,10 +63,8 @@ def worker(version: int, address: str, log: str, *begin: str) -> Iterator[Worker
 
 
 @pytest.fixture
-def address(postgres: Cluster) -> Iterator[str]:
-    name = postgres.new_schema()
-    yield postgres.address(name)
-    postgres.drop(name)
+def address(postgres_store: str) -> str:
+    return postgres_store
 
 
 async def test_the_old_version_goes_on_through_what_is_added_and_gives_way_to_the_next_one_after_that(

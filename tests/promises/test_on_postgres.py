@@ -5,8 +5,6 @@ What is imported here runs a second time, on another store. `make torture` has a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.promises.test_approvals import (  # noqa: F401
@@ -70,13 +68,10 @@ from tests.promises.test_runtime import (  # noqa: F401
     test_every_start_of_a_call_has_an_earlier_permit,
     test_kill_9_ends_every_tool_and_the_next_runtime_does_not_guess,
 )
-from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def store(postgres: Cluster) -> Iterator[str]:
-    name = postgres.new_schema()
-    yield postgres.address(name)
-    postgres.drop(name)
+def store(postgres_store: str) -> str:
+    return postgres_store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
@@ -20,7 +20,6 @@ from checkrein.models import ScriptedModel
 from checkrein.processes.identity import this_process
 from checkrein.secrets import OFF
 from checkrein.server.processes.backend import FrontBackend
-from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -30,10 +29,8 @@ Clock = Callable[[], float]
 
 
 @pytest.fixture
-def address(postgres: Cluster) -> Iterator[str]:
-    schema = postgres.new_schema()
-    yield postgres.address(schema)
-    postgres.drop(schema)
+def address(postgres_store: str) -> str:
+    return postgres_store
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Clock:

@@ -16,7 +16,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ import pytest
 
 from tests.cli.shell import PROGRAM, Started, until
 from tests.server.processes.serving import Place, Server
-from tests.support.postgres import Cluster
 
 STORE = "runs.db"
 DRAFTER = Path(__file__).parent / "samples" / "drafter.py"
@@ -431,10 +429,8 @@ def test_as_the_first_process_of_a_pid_namespace_it_heeds_sigterm_and_reaps_orph
 
 
 @pytest.fixture
-def address(postgres: Cluster) -> Iterator[str]:
-    schema = postgres.new_schema()
-    yield postgres.address(schema)
-    postgres.drop(schema)
+def address(postgres_store: str) -> str:
+    return postgres_store
 
 
 def test_a_worker_and_a_front_share_a_store_in_postgresql(place: Place, address: str) -> None:
