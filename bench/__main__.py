@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 
 from bench import (
+    adapted_steps,
     cancel_walk,
     capacity,
     core_speed,
@@ -69,6 +70,7 @@ BENCHMARKS: Final = (
     long_call_text.BENCHMARK,
     wire_steps.BENCHMARK,
     wire_stops.BENCHMARK,
+    adapted_steps.BENCHMARK,
     verbs_under_load.BENCHMARK,
     idle_serve.BENCHMARK,
     importing.BENCHMARK,

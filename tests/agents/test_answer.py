@@ -312,3 +312,40 @@ async def test_a_source_that_does_not_stream_just_returns_the_whole() -> None:
         run = await runtime.start(program, "Ask.")
         assert await run.result() == "All at once."
         assert (await run.view()).usage.input_tokens == 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"text": LONG, "parts": [{"content": LONG[10:500]}, {"content": "short"}], "none": None},
+        {"text": LONG, "said": [1, 2]},
+        LONG,
+    ],
+)
+async def test_what_was_said_is_recorded_once_and_comes_back_as_it_was(value: Any, tmp_path: Any) -> None:
+    """D29: also in a new process, and where a value looks as if it were a reference."""
+
+    @agent(name="once")
+    async def once(ctx: Context, goal: str) -> Any:
+        async def source(asked: Asked) -> AsyncIterator[Any]:
+            yield LONG
+            yield WholeAnswer(value)
+
+        answer = await ctx.answer(source, name="own:model")
+        await ctx.ask_person("Go on?")
+        return answer.value
+
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Runtime(store, agents=[once]) as runtime:
+        run = await runtime.start(once, "Go.")
+        await until_status(run, Status.PAUSED)
+        records = await runtime.journal.read(run.id)
+    (recorded,) = [r.body for r in records if isinstance(r.event, CallFinished)]
+    async with Runtime(store, agents=[once]) as runtime:
+        run = await runtime.get(run.id)
+        await run.resume("Yes.")
+
+        assert await run.result() == value
+
+    if not isinstance(value, dict) or "said" not in value:
+        assert recorded.count(b"word399") == 1

@@ -119,6 +119,14 @@ class Play:
         self.ctx = ctx
         self.driver = driver
         self._asked: dict[str, int] = {}
+        self._sizes: dict[int, tuple[Any, int]] = {}
+        """Of each message of the last request, by its identity, how much text is in it."""
+
+    def size_of(self, messages: Sequence[Any]) -> int:
+        """How much text there is to read. Most of it was measured with the request before."""
+        known = self._sizes
+        self._sizes = {id(one): known.get(id(one)) or (one, text_size(one)) for one in messages}
+        return sum(size for _, size in self._sizes.values())
 
     def model_place(self, within: str) -> str:
         """Where the next model request of a part of their run stands: the part, and how often it has asked."""
@@ -134,7 +142,7 @@ class Play:
         messages: int,
         size: int,
     ) -> Answer:
-        """A model request of theirs. `messages` are how many it has, `size` is how many bytes there are to read."""
+        """A model request of theirs. `messages` are how many it has, `size` is how much text there is to read."""
         asked = {"messages": messages, "tokens": -(-size // 4)}
         return await self.ctx.answer(source, name=name, place=place, asked=asked)
 
@@ -283,6 +291,28 @@ def _said(message: Message) -> list[SaidMessage]:
     if isinstance(message, ToolResult):
         return [user(f"[{message.name}: {message.content}]")]
     return [user(message.text)] if isinstance(message, User) or message.text else []
+
+
+_DEPTH: Final = 12
+"""Messages are not nested deeper; what people put beside them may be, and may even contain itself."""
+
+
+def text_size(value: Any, depth: int = _DEPTH) -> int:
+    """How many characters of text are in messages of a framework, whatever they are made of.
+
+    Every request is measured with its whole history: to write it as JSON would cost more than the rest of the adapter.
+    """
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        inside: Any = value.values()
+    elif isinstance(value, list | tuple):
+        inside = value
+    elif hasattr(value, "__dataclass_fields__") or hasattr(value, "__pydantic_fields__"):
+        inside = vars(value).values()
+    else:
+        return 0
+    return sum(text_size(one, depth - 1) for one in inside if one is not None) if depth else 0
 
 
 def check_rules(rules: Mapping[str, Rules]) -> Mapping[str, Rules]:

@@ -265,7 +265,7 @@ class _ReinedModel(Model):
             name=_name_of(self._wrapped),
             place=self._play.model_place("model"),
             messages=len(given),
-            size=len(json.dumps(to_jsonable_python(given))) + len(system_instructions or ""),
+            size=self._play.size_of(given) + len(system_instructions or ""),
         )
         self._said.add(len(items), answer.messages)
         return _response(answer.value)
@@ -343,8 +343,9 @@ def _name_of(model: Model) -> str:
 
 def _value(response: Any) -> dict[str, Any]:
     id = None if response.id == FAKE_RESPONSES_ID else response.id
-    usage = None if response.usage is None else response.usage.model_dump(mode="json")
-    return {"output": [item.model_dump(mode="json") for item in response.output], "id": id, "usage": usage}
+    usage = None if response.usage is None else response.usage.model_dump(mode="json", exclude_none=True)
+    output = [item.model_dump(mode="json", exclude_none=True) for item in response.output]
+    return {"output": output, "id": id, "usage": usage}
 
 
 def _response(value: Mapping[str, Any]) -> sdk.ModelResponse:

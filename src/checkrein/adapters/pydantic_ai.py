@@ -46,6 +46,7 @@ from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestPar
 from pydantic_ai.models.wrapper import WrapperModel  # noqa: E402
 from pydantic_ai.tools import DeferredToolResults, ToolApproved  # noqa: E402
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset  # noqa: E402
+from pydantic_ai.usage import UsageLimits  # noqa: E402
 from pydantic_core import to_jsonable_python  # noqa: E402
 
 __all__ = ["PydanticAIAgent", "Rules", "interruptible", "reins"]
@@ -125,7 +126,9 @@ class PydanticAIAgent(AdaptedAgent):
         return model
 
     async def run_theirs(self, play: Play, goal: str) -> Any:
-        result = await self.agent.run(goal, deps=self.deps_of_run(), capabilities=[_Reins(play)])
+        # Caps are Checkrein's: where they trip, a person is asked instead of the run being lost.
+        limits, deps = UsageLimits(request_limit=None), self.deps_of_run()
+        result = await self.agent.run(goal, deps=deps, usage_limits=limits, capabilities=[_Reins(play)])
         return to_jsonable_python(result.output)
 
     def result_of(self, result: bytes) -> Any:
@@ -219,14 +222,14 @@ class _ReinedModel(WrapperModel):
                 for part in response.parts
                 if isinstance(part, theirs.ToolCallPart)
             )
-            yield WholeAnswer(json.loads(_MESSAGES.dump_json([response])), _usage(response), calls)
+            yield WholeAnswer(_value(response), _usage(response), calls)
 
         answer = await reins.play.model(
             source,
             name=_name_of(self.wrapped),
             place=place,
             messages=len(messages),
-            size=len(_MESSAGES.dump_json(list(messages))),
+            size=reins.play.size_of(messages),
         )
         reins.added[place] = _theirs(answer.messages, messages)
         (response,) = _MESSAGES.validate_python(answer.value)
@@ -323,6 +326,14 @@ def _function_tools(agent: AbstractAgent[Any, Any]) -> list[Any]:
 
 def _name_of(model: Model) -> str:
     return f"{model.system}:{model.model_name}"
+
+
+def _value(response: theirs.ModelResponse) -> Any:
+    """An answer as it is recorded: without what nobody said, which comes back by itself."""
+    value = _MESSAGES.dump_python([response], mode="json", exclude_none=True)
+    used = value[0].get("usage", {})
+    value[0]["usage"] = {name: said for name, said in used.items() if said}
+    return value
 
 
 def _theirs(said: Sequence[SaidMessage], after: Sequence[Any] | None) -> list[theirs.ModelMessage]:

@@ -194,8 +194,7 @@ class Answering:
         recorded = msgspec.json.decode(result.value, type=RecordedAnswer)
         self._watch.heard(recorded.message.text)
         told = [one["content"] for one in recorded.messages if one["role"] == "user"]
-        value = msgspec.json.decode(bytes(recorded.value))
-        return Answer(value, "\n\n".join(told) or None, recorded.messages)
+        return Answer(recorded.whole_value(), "\n\n".join(told) or None, recorded.messages)
 
 
 def _recorded(asked: object) -> tuple[bytes, int]:

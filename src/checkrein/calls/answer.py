@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -65,7 +65,50 @@ class RecordedAnswer(RecordedReply, frozen=True, omit_defaults=True):
     """What is recorded of an answer: what was said, as of every model, and what its program gets."""
 
     value: Json = Json(b"null")
+    """Without what `message` says already: see `whole_value`."""
     messages: tuple[SaidMessage, ...] = ()
+    refers: bool = False
+    """Whether there is such a text in `value`: a `{"said": [from, to]}` in its place."""
+
+    def whole_value(self) -> Any:
+        """What the program gets."""
+        value = msgspec.json.decode(bytes(self.value))
+        return _with_texts(value, self.message.text) if self.refers else value
+
+
+_LEAST_TEXT: Final = 64
+"""A shorter text is not worth a reference to it."""
+
+
+def _without_texts(value: Any, text: str) -> Any:
+    """`value` with a reference in place of every longer text that is a part of `text`: an answer is recorded once."""
+    if isinstance(value, str) and len(value) >= _LEAST_TEXT:
+        at = text.find(value)
+        return value if at < 0 else {"said": [at, at + len(value)]}
+    if isinstance(value, list):
+        return [_without_texts(one, text) for one in value]
+    if isinstance(value, dict):
+        return {name: _without_texts(one, text) for name, one in value.items()}
+    return value
+
+
+def _with_texts(value: Any, text: str) -> Any:
+    if isinstance(value, list):
+        return [_with_texts(one, text) for one in value]
+    if isinstance(value, dict):
+        if value.keys() == {"said"}:
+            begin, end = value["said"]
+            return text[begin:end]
+        return {name: _with_texts(one, text) for name, one in value.items()}
+    return value
+
+
+def _recorded_once(value: bytes, text: str) -> tuple[Json, bool]:
+    """A value as it is recorded beside `text`, and whether it refers to that. One that looks as if it did does not."""
+    if len(text) < _LEAST_TEXT or b'"said":' in value:
+        return Json(value), False
+    shorter = msgspec.json.encode(_without_texts(msgspec.json.decode(value), text))
+    return (Json(shorter), True) if len(shorter) < len(value) else (Json(value), False)
 
 
 def user(text: str) -> SaidMessage:
@@ -193,7 +236,10 @@ class AnswerExecution(Execution):
             ToolCall(call.id, call.name, Json(self._secrets.json(bytes(call.arguments)))) for call in whole.calls
         )
         message = msgspec.structs.replace(said.message, calls=calls)
-        recorded = RecordedAnswer(message, said.model, said.finish, Json(value), self._asked.messages)
+        once, refers = _recorded_once(value, message.text)
+        recorded = RecordedAnswer(
+            message, said.model, said.finish, value=once, messages=self._asked.messages, refers=refers
+        )
         return msgspec.structs.replace(ended, result=msgspec.json.encode(recorded))
 
     async def abort(self) -> None:
