@@ -19,7 +19,10 @@ from checkrein.exec.profiles import (
     upstreams_of,
 )
 
-URLS = {"openai": "http://g/s/openai/v1", "anthropic": "http://g/s/anthropic", "gemini": "http://g/s/gemini"}
+SECRET = "checkrein-abc"
+URLS = {name: f"http://g/{SECRET}/{name}" for name in ("anthropic", "gemini")} | {
+    "openai": f"http://g/{SECRET}/openai/v1"
+}
 KEYS = {"OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k", "COPILOT_PROVIDER_API_KEY": "k"}
 
 
@@ -51,8 +54,14 @@ def test_names_and_files_are_told_apart() -> None:
 def test_codex_which_heeds_no_variable_is_told_by_arguments(tmp_path: Path) -> None:
     made = prepared("codex", tmp_path)
 
-    assert f'base_url="{URLS["openai"]}"' in made.arguments[4]
+    assert 'base_url="http://g/-/openai/v1"' in made.arguments[4]
     assert 'wire_api="responses"' in made.arguments[4]
+    assert made.environment["CHECKREIN_GATEWAY_PASS"] == SECRET
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_argument_holds_the_secret_which_everybody_could_read_there(name: str, tmp_path: Path) -> None:
+    assert not [argument for argument in prepared(name, tmp_path).arguments if SECRET in argument]
 
 
 def test_a_program_that_is_logged_in_otherwise_is_left_alone_and_not_taken_for_one_that_heeds(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -202,6 +203,32 @@ async def test_nothing_passes_after_a_kill_9_of_checkrein(shell: Shell, provider
     await asyncio.sleep(0.3)
     assert len(provider.log) == 1
     assert "END" not in said(shell)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+async def test_another_user_of_the_machine_finds_the_secret_nowhere(shell: Shell, provider: Provider) -> None:
+    """Of a program that is told by its arguments. Without the secret the gateway answers 404."""
+    codex = shell.folder / "codex"
+    codex.write_text(f"#!/bin/sh\nprintf %s \"$CHECKREIN_GATEWAY_PASS\" > said\nsh -c '{TICKS}' ticker\n")
+    codex.chmod(0o755)
+    started = shell.start("exec", "--", "./codex", OPENAI_API_KEY=KEY)
+    await asyncio.to_thread(shell.saw, "tick")
+    secret = said(shell)
+    looks = ["grep", "-slF", "-f", "-", *(f"/proc/{name}/{file}" for name in pids() for file in ("cmdline", "environ"))]
+
+    mine = subprocess.run(looks, input=secret, capture_output=True, text=True, check=False)
+    theirs = subprocess.run(looks, input=secret, capture_output=True, text=True, check=False, user=65534, group=65534)
+
+    assert secret.startswith("checkrein-")
+    assert "environ" in mine.stdout
+    assert "cmdline" not in mine.stdout
+    assert theirs.stdout == ""
+    (shell.folder / "log.go").touch()
+    await asyncio.to_thread(started.wait)
+
+
+def pids() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
 async def test_a_cap_holds_the_request_and_asks_and_a_resume_grants_it(shell: Shell, provider: Provider) -> None:

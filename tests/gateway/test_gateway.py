@@ -96,6 +96,21 @@ async def test_a_websocket_is_refused_with_426_and_another_secret_with_404(caplo
     assert sum("another secret" in record.message for record in caplog.records) == 1
 
 
+async def test_the_secret_may_come_in_a_header_which_goes_no_further():
+    async with scene("Fine.") as here, aiohttp.ClientSession() as session:
+        secret = upstream.secret_in(here.gateway.urls["openai"])
+        url = f"http://127.0.0.1:{here.gateway.port}/-/openai/v1/chat/completions"
+        key = {"authorization": f"Bearer {here.provider.key}"}
+        for wrong in ({}, {upstream.SECRET_HEADER: "other"}, {upstream.SECRET_HEADER: ""}):
+            async with session.post(url, json=ASK, headers=key | wrong) as answer:
+                assert answer.status == 404
+        async with session.post(url, json=ASK, headers=key | {upstream.SECRET_HEADER: secret}) as answer:
+            assert answer.status == 200
+
+        assert len(here.provider.log) == 1
+        assert upstream.SECRET_HEADER not in {name.lower() for name in here.provider.log[0].headers}
+
+
 @pytest.mark.parametrize("status", [401, 429, 503])
 async def test_what_the_provider_refuses_the_client_hears_from_it(status):
     async with scene(Reply(fault=Fault(status=status, retry_after=7.0))) as here:

@@ -1,7 +1,8 @@
 """What is known of programs that ask models: what each needs, besides the usual variables, to ask the gateway.
 
 Data, one entry a program. Every program gets the variables of `Gateway.environment`; most need nothing else. Values are
-templates: `{openai}`, `{anthropic}` and `{gemini}` are the addresses of the gateway, `{folder}` is one of this run.
+templates: `{openai}`, `{anthropic}` and `{gemini}` are the addresses of the gateway, which hold its `{secret}` (but for
+`{openai_without_secret}`); `{folder}` is one of this run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+
+from checkrein.gateway.upstream import NO_SECRET, secret_in
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +41,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Folders below `home` in which it remembers what was said: there from the first run on."""
     upstreams: Mapping[str, str] = {}
     """Variables of its own that say where requests go on to, by provider."""
+    hears_of_kills: bool = True
+    """It goes on when a command of its own was killed. One that waits for it all the same has its commands spared by a
+    redirect."""
     offers_tools: bool = True
     """Its main conversation offers tools, so that what offers none is a title or a summary."""
     needs: str = ""
@@ -47,7 +53,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _CODEX: Final = (
-    'model_providers.checkrein={{name="OpenAI",base_url="{openai}",env_key="OPENAI_API_KEY",wire_api="responses"}}'
+    'model_providers.checkrein={{name="OpenAI",base_url="{openai_without_secret}",env_key="OPENAI_API_KEY",'
+    'env_http_headers={{"x-checkrein-secret"="CHECKREIN_GATEWAY_PASS"}},wire_api="responses"}}'
 )
 _OPENCODE: Final = (
     '{{"provider":{{"openai":{{"options":{{"baseURL":"{openai}"}}}},'
@@ -58,11 +65,13 @@ _LITELLM: Final = {"ANTHROPIC_API_BASE": "{anthropic}"}
 
 PROFILES: Final[Sequence[Profile]] = (
     Profile(name="claude", programs=("claude",), resumes="claude --continue"),
-    # It heeds no variable, and asks by WebSocket first where only its address is changed.
+    # It heeds no variable, and asks by WebSocket first where only its address is changed. Everybody on the machine can
+    # read its arguments, so the secret is not in them.
     Profile(
         name="codex",
         programs=("codex",),
         arguments=("-c", "model_provider=checkrein", "-c", _CODEX),
+        variables={"CHECKREIN_GATEWAY_PASS": "{secret}"},
         needs="OPENAI_API_KEY",
         resumes="codex resume --last",
     ),
@@ -78,11 +87,13 @@ PROFILES: Final[Sequence[Profile]] = (
         needs="GEMINI_API_KEY",
         resumes="gemini --resume latest",
     ),
-    # It posts to `{base}/messages`, without the version in between.
+    # It posts to `{base}/messages`, without the version in between. A command that a signal has ended is at work to it
+    # until its own limit of minutes.
     Profile(
         name="opencode",
         programs=("opencode",),
         variables={"OPENCODE_CONFIG_CONTENT": _OPENCODE},
+        hears_of_kills=False,
         resumes="opencode --continue",
     ),
     Profile(name="qwen", programs=("qwen",), resumes="qwen --continue"),
@@ -148,7 +159,9 @@ def prepare(
     """What `command` becomes. The settings of its profile are written to `folder`, which exists and is private."""
     if profile.needs and not environment.get(profile.needs):
         return Prepared(tuple(command), dict(environment))
-    values = {**urls, "folder": str(folder)}
+    secret = secret_in(urls["openai"])
+    values = {**urls, "folder": str(folder), "secret": secret}
+    values["openai_without_secret"] = urls["openai"].replace(secret, NO_SECRET)
     home = Path(environment.get("HOME") or Path.home())
     if profile.home:
         _mirror(home, folder, profile)

@@ -105,7 +105,8 @@ class CommandProgram(ProgramAgent[Any]):
         def perform(permit: Permit) -> Execution:
             return self._start(command, driver, permit)
 
-        driver.start(self._end_commands(driver, gateway))
+        if self._profile.hears_of_kills:
+            driver.start(self._end_commands(driver, gateway))
         if seal is None and not prepared.is_known:
             driver.start(self._tell_of_a_bypass(driver, gateway))
         arguments = msgspec.json.encode({"command": list(self._command.arguments)})

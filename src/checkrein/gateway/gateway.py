@@ -5,7 +5,8 @@
     http://127.0.0.1:PORT/SECRET/gemini         for GOOGLE_GEMINI_BASE_URL
 
 Requests for a model become calls of a run (`exchange`): permitted, recorded, priced, stopped. Everything else under the
-prefix of a provider passes unread. The secret authenticates: another finds nothing. Keys pass, and are kept nowhere.
+prefix of a provider passes unread. The secret authenticates: another finds nothing. With `-` in its place it comes in a
+header, `x-checkrein-secret`. Keys pass, and are kept nowhere.
 """
 
 from __future__ import annotations
@@ -218,6 +219,8 @@ class Gateway:
         """Which provider is meant, and what of it; None for whoever does not know the secret."""
         path = request.rel_url.raw_path.lstrip("/")
         secret, _, rest = path.partition("/")
+        if secret == upstream.NO_SECRET:
+            secret = request.headers.get(upstream.SECRET_HEADER, "")
         if not secrets.compare_digest(secret.encode(), self._secret.encode()):
             if not self._has_told_of_strangers:
                 self._has_told_of_strangers = True

@@ -16,6 +16,11 @@ from checkrein.models.registry import is_address, split_url
 MARK: Final = "checkrein-"
 """How the secret in an address begins, by which another gateway is recognised."""
 
+SECRET_HEADER: Final = "x-checkrein-secret"
+NO_SECRET: Final = "-"
+"""What stands in an address in place of the secret, where that comes in a header: for programs that have to be told the
+address in their arguments, which everybody on a machine can read."""
+
 TIMEOUTS: Final = Timeouts(connect=30.0, first_byte=3600.0, between_bytes=3600.0)
 """How long to wait is for the program to say, which has its own patience."""
 
@@ -53,6 +58,7 @@ _DROPPED: Final = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
+        SECRET_HEADER,
     }
 )
 """What is about one connection, and what asks for an answer that could not be read."""
@@ -74,6 +80,11 @@ def upstreams_of(given: Mapping[str, str], environment: Mapping[str, str] = os.e
             raise MisuseError(f"{what} is no address: it must begin with http:// or https://.")
         found[name] = address.rstrip("/")
     return found
+
+
+def secret_in(address: str) -> str:
+    """The secret that an address of a gateway holds."""
+    return address.split("/")[3]
 
 
 def is_gateway(address: str) -> bool:
