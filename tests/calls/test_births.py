@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +15,7 @@ from multiprocessing import get_context
 import pytest
 
 from checkrein.core.enums import Outcome
+from checkrein.processes import orphans, table
 from tests.support import birth_tools as births
 from tests.support import tools
 from tests.support.patience import PATIENT_GRACE_SECONDS
@@ -32,6 +35,13 @@ def tool_of(way, *args):
         await way(*args)
 
     return tool
+
+
+@pytest.fixture
+async def adopting(anyio_backend):
+    """As in a process of ours that drives runs."""
+    async with orphans.adopting():
+        yield
 
 
 @pytest.mark.parametrize("way", births.THREADS, ids=named)
@@ -146,3 +156,68 @@ async def test_a_thread_that_a_finished_call_leaves_behind_is_named_and_left_in_
         await until(lambda: len(witness.lines()) > seen + 2)
     finally:
         end.touch()
+
+
+async def test_a_process_that_has_taken_off_every_mark_is_ended_with_its_call(adopting, start, witness):
+    execution = start(tool_of(births.without_any_mark, witness.log))
+    await witness.saw("tick")
+    daemon = witness.lines("tick")[0].pid
+
+    assert await execution.abort(PATIENT_GRACE_SECONDS) is Outcome.ABORTED
+
+    assert not is_alive(daemon)
+    assert await witness.is_quiet()
+
+
+async def test_what_may_be_of_another_call_is_left_and_the_call_not_said_to_be_over(adopting, start, witness):
+    """Nobody is disturbed by a stop that was not theirs, and no receipt says more than is known."""
+    other = start(tool_of(births.without_any_mark, witness.log, "other"))
+    late = asyncio.Event()
+    stopped = start(tool_of(births.without_any_mark, witness.log, "stopped"), _on_late_end=late.set)
+    await witness.saw("other")
+    await witness.saw("stopped")
+
+    assert await stopped.abort(PATIENT_GRACE_SECONDS) is Outcome.DETACHED
+    left = (await stopped.ended()).left
+    assert f"process {witness.lines('stopped')[0].pid}" in left
+    assert not late.is_set()
+    seen = len(witness.lines("other"))
+    await until(lambda: len(witness.lines("other")) > seen)
+
+    assert await other.abort(PATIENT_GRACE_SECONDS) is Outcome.ABORTED
+    await until(late.is_set)
+    assert await witness.is_quiet()
+
+
+async def test_what_this_process_has_started_itself_is_of_no_call(adopting, start, witness, tmp_path):
+    """However it was started, and though it carries no mark either."""
+    execution = start(tool_of(births.by_nohup_setsid, witness.log))
+    await witness.saw("tick")
+    with subprocess.Popen(["sleep", "600"]) as by_popen:
+        by_spawn = os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
+        by_fork = os.fork()
+        if by_fork == 0:
+            os.execv("/bin/sleep", ["sleep", "600"])
+        try:
+            assert await execution.abort(PATIENT_GRACE_SECONDS) is Outcome.ABORTED
+
+            assert all(is_alive(pid) for pid in (by_popen.pid, by_spawn, by_fork))
+        finally:
+            by_popen.kill()
+            for pid in (by_spawn, by_fork):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)  # noqa: ASYNC222
+
+
+async def test_adopted_processes_that_have_ended_are_reaped_and_those_that_somebody_waits_for_are_not(
+    adopting, monkeypatch
+):
+    monkeypatch.setattr(orphans, "LOOK_SECONDS", 0.01)
+    with subprocess.Popen(["bash", "-c", "(sleep 0.3 & echo $!) & exit 7"], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        orphan = int(shell.stdout.readline())
+        await until(lambda: (found := table.row(orphan)) is not None and found.parent == os.getpid())
+
+        await until(lambda: table.row(orphan) is None)
+
+        assert shell.wait() == 7

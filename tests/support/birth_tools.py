@@ -128,6 +128,14 @@ async def by_nohup_setsid(log):
     await asyncio.sleep(for_ever)
 
 
+async def without_any_mark(log, word="tick"):
+    """Leaves environment, limits, session and parent: nothing that was given to it leads back here."""
+    flee = """ulimit -R unlimited; env -i setsid bash -c '("$@" &)' bash "$@" """
+    shell = await asyncio.create_subprocess_exec("bash", "-c", flee, "bash", *ticker(log, word))
+    await shell.wait()
+    await asyncio.sleep(for_ever)
+
+
 async def by_double_fork(log):
     """As a daemon begins, and with a clean environment."""
     if (pid := os.fork()) == 0:

@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final
 
-from checkrein.processes import limit_marks, table
+from checkrein.processes import limit_marks, orphans, table
 from checkrein.processes.table import ProcessInfo
 
 RUNTIME: Final = "CHECKREIN_RUNTIME"
@@ -136,7 +136,9 @@ def _marked(original: Callable[..., None]) -> Callable[..., None]:
         mark = current.get() or _process_mark
         if mark is None or _original is None:
             with limit_marks.worn(None):
-                return original(self, *args, **kwargs)
+                original(self, *args, **kwargs)
+            orphans.note_own(self.pid)
+            return
         given = args[_ENV] if len(args) > _ENV else kwargs.pop("env", None)
         env = _with_marks(given, mark)
         if len(args) > _ENV:
@@ -145,6 +147,7 @@ def _marked(original: Callable[..., None]) -> Callable[..., None]:
             kwargs["env"] = env
         with mark.starting():
             original(self, *args, **kwargs)
+        orphans.note_own(self.pid)
         # One that asyncio started is reaped by asyncio; if we asked for its status too, one of us would be told lies.
         if sys._getframe(1).f_globals.get("__name__", "").startswith(("asyncio.", "uvloop")):
             return
@@ -175,6 +178,7 @@ def install_everywhere() -> None:
     if _is_installed:
         return
     _is_installed = True
+    from multiprocessing import util
     from multiprocessing.process import BaseProcess
 
     BaseProcess.start = _started(BaseProcess.start)  # type: ignore[method-assign]
@@ -182,6 +186,8 @@ def install_everywhere() -> None:
         if hasattr(os, name):
             setattr(os, name, _spawned(getattr(os, name)))
     os.system = _system(os.system)
+    os.fork = _noted(os.fork)
+    util.spawnv_passfds = _noted(util.spawnv_passfds)  # by which multiprocessing starts its helpers
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_parent=_forked, after_in_child=_begin_fork)
 
@@ -191,7 +197,9 @@ def _started(original: Callable[..., None]) -> Callable[..., None]:
     def start(self: Any) -> None:
         mark = current.get()
         if mark is None:
-            return original(self)
+            original(self)
+            orphans.note_own(self.pid)
+            return
         # Helpers of the whole process must not be started in the name of a call, and end with it.
         method = getattr(self, "_start_method", "fork")
         if method != "fork":
@@ -204,6 +212,7 @@ def _started(original: Callable[..., None]) -> Callable[..., None]:
             forkserver.ensure_running()
         with mark.starting():
             original(self)
+        orphans.note_own(self.pid)
         mark.note_pid(self.pid)
 
     return start
@@ -214,13 +223,25 @@ def _spawned(original: Callable[..., int]) -> Callable[..., int]:
     def spawn(path: Any, argv: Any, env: Mapping[Any, Any], **options: Any) -> int:
         mark = current.get()
         if mark is None:
-            return original(path, argv, env, **options)
-        with mark.starting():
-            pid = original(path, argv, _with_marks(env, mark), **options)
-        mark.note_pid(pid)
+            pid = original(path, argv, env, **options)
+        else:
+            with mark.starting():
+                pid = original(path, argv, _with_marks(env, mark), **options)
+            mark.note_pid(pid)
+        orphans.note_own(pid)
         return pid
 
     return spawn
+
+
+def _noted(original: Callable[..., int]) -> Callable[..., int]:
+    @wraps(original)
+    def start(*args: Any, **options: Any) -> int:
+        pid = original(*args, **options)
+        orphans.note_own(pid)
+        return pid
+
+    return start
 
 
 def _system(original: Callable[..., int]) -> Callable[..., int]:

@@ -37,6 +37,11 @@ def number(runtime: str, call: str | None = None) -> int:
     return _OURS | _runtime_part(runtime) << 32 | (0 if call is None else crc32(call.encode()))
 
 
+def is_ours(found: int) -> bool:
+    """Whether this is the mark of any runtime."""
+    return bool(found & _OURS)
+
+
 def is_of_runtime(found: int, runtime: str) -> bool:
     return bool(found & _OURS) and found >> 32 & _RUNTIME_BITS == _runtime_part(runtime)
 

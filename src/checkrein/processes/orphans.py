@@ -1,19 +1,66 @@
-"""Reaping orphans: a process that is the first of its pid namespace, as in a container, inherits those of all others.
+"""Orphans: processes whose parent has died, and which come to this process instead of process 1.
 
-Nobody else can wait for them, and each would stay in the process table as a zombie until the container ends.
+They come to one that adopts them (a subreaper), and to one that is the first of its pid namespace, as in a container.
+Adopted, whatever a tool has started can be found that carries no mark any more: it has taken off its environment and
+its limits, and left its session and its parent (`strays`). And nobody else can wait for an orphan, so each would stay
+in the process table as a zombie until this process ends.
+
+Standard library only: workers start with it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from checkrein.processes import table
+from checkrein.processes import limit_marks, table
+from checkrein.processes.table import ProcessInfo
 
 LOOK_SECONDS: Final = 2.0
+_STALE_LOOKS: Final = 15
+"""A zombie that nobody here has started is reaped after so many looks: somebody may have begun it in a way that is not
+known here, and be about to ask for its status."""
+_SET_CHILD_SUBREAPER: Final = 36
+_MARKS: Final = frozenset({"CHECKREIN_RUNTIME", "CHECKREIN_CALL", "CHECKREIN_WORKER", "CHECKREIN_SERVER"})
+
+_adopting: int | None = None
+"""The number of the process that adopts: a fork of it does not."""
+_own: Final[set[int]] = set()
+
+
+def adopt(wanted: bool = True) -> None:
+    """Let descendants whose parent dies become children of this process. Linux only; elsewhere nothing happens."""
+    global _adopting
+    if not table.LINUX:
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0:
+            _adopting = os.getpid() if wanted else None
+
+
+def note_own(pid: int | None) -> None:
+    """A child that this process has started itself."""
+    if pid and _adopting is not None:
+        _own.add(pid)
+
+
+def strays(since: float) -> list[ProcessInfo]:
+    """Children that were adopted and carry no mark, and began at `since` (`table.now`) or later."""
+    if _adopting != os.getpid():
+        return []
+    children = table.children(os.getpid())
+    _own.intersection_update([one.pid for one in children])
+    return [one for one in children if one.lives and one.started >= since and _is_stray(one)]
+
+
+def _is_stray(one: ProcessInfo) -> bool:
+    return (
+        one.pid not in _own and not limit_marks.is_ours(table.limit_mark(one.pid)) and not table.marks(one.pid, _MARKS)
+    )
 
 
 def is_first() -> bool:
@@ -33,6 +80,37 @@ def reap(except_for: Collection[int]) -> list[int]:
 
 async def reap_for_ever(own: Collection[int]) -> None:
     """`own` are the children of whoever calls, as they are at each moment."""
+    import asyncio
+
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         reap(own)
+
+
+@asynccontextmanager
+async def adopting() -> AsyncIterator[None]:
+    """Inside, orphans below this process come to it, and are reaped when they have ended."""
+    import asyncio
+
+    adopt()
+    reaping = asyncio.ensure_future(_reap_adopted_for_ever())
+    try:
+        yield
+    finally:
+        reaping.cancel()
+        adopt(False)
+
+
+async def _reap_adopted_for_ever() -> None:
+    """Take adopted zombies from the process table; not at once, and none that this process has started itself."""
+    import asyncio
+
+    seen: dict[tuple[int, float], int] = {}
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        children = table.children(os.getpid())
+        _own.intersection_update([one.pid for one in children])
+        dead = [one for one in children if not one.lives and one.pid not in _own]
+        seen = {one.key: seen.get(one.key, 0) + 1 for one in dead}
+        stale = {pid for (pid, _), looks in seen.items() if looks >= _STALE_LOOKS}
+        reap([one.pid for one in children if one.pid not in stale])

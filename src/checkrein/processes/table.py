@@ -61,6 +61,12 @@ def row(pid: int) -> ProcessInfo | None:
     return _row_from_proc(pid) if LINUX else _row_from_psutil(pid)
 
 
+def is_alive(one: ProcessInfo) -> bool:
+    """Whether this very process still lives."""
+    found = row(one.pid)
+    return found is not None and found.key == one.key and found.lives
+
+
 def row_of_self() -> ProcessInfo:
     """This process."""
     found = row(os.getpid())

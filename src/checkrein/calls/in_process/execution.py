@@ -10,6 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -20,7 +21,7 @@ from checkrein.calls.in_process import child_tasks, instrumentation
 from checkrein.calls.in_process.local_control import LocalControl
 from checkrein.calls.tool_execution import HeldShield, ToolCall, ToolExecution
 from checkrein.core.enums import Outcome
-from checkrein.processes import env_marks, table, termination
+from checkrein.processes import env_marks, orphans, table, termination
 from checkrein.processes.env_marks import Mark
 from checkrein.processes.families import Family
 from checkrein.processes.table import ProcessInfo
@@ -30,8 +31,12 @@ _log = logging.getLogger(__name__)
 
 _THREAD_END_SECONDS: Final = 0.1
 """How long a call that has ended by itself waits for threads that may be just ending."""
+_STRAY_LOOK_SECONDS: Final = 0.5
 _AFTER_DETACHING: Final = 8
 """How often one that was let go is told again to stop, at intervals that double."""
+
+
+_at_work: Final[WeakSet[InProcessExecution]] = WeakSet()
 
 
 class InProcessExecution(ToolExecution):
@@ -47,9 +52,12 @@ class InProcessExecution(ToolExecution):
         self._control = LocalControl(self._changed)
         self._mark = Mark(tool_call.runtime, tool_call.mark)
         self._born = table.birth_of_self()
+        self._began = table.now()
         self._family: Family | None = None
         self._survivors: tuple[str, ...] = ()
         """Processes of the call that could not be ended, in words."""
+        self._strays: list[ProcessInfo] = []
+        """Processes without a mark that are of this call or of another one that goes on."""
         instrumentation.install(self._loop)
         self._child_tasks = child_tasks.ChildTasks(self._control.tell, self._changed)
         self._draft: CallResult | None = None
@@ -57,6 +65,7 @@ class InProcessExecution(ToolExecution):
         self._frozen: list[ProcessInfo] = []
         self._freezing = asyncio.Lock()
         self._tells_when_over = False
+        _at_work.add(self)
 
     @abstractmethod
     def _tell(self) -> None:
@@ -225,13 +234,32 @@ class InProcessExecution(ToolExecution):
         family = self._find_family()
         if family is not None:
             survivors = await termination.end(family, until=lambda: self._until)
-            self._survivors = tuple(f"process {one.pid}" for one in survivors)
+            survivors += await self._end_strays(family)
+            self._survivors = tuple(f"process {one.pid}" for one in (*survivors, *self._strays))
         for child in self._mark.children:
             child.poll()  # nobody else will ask for its status any more
+
+    async def _end_strays(self, family: Family) -> list[ProcessInfo]:
+        """End what has come to this process without a mark since the call began, unless it may be of another call that
+        goes on: then it stays, and this call is not said to be over. Returns who could not be ended."""
+        strays = orphans.strays(self._began)
+        self._strays = [one for one in strays if self._may_be_of_another(one)]
+        ours = [one for one in strays if one not in self._strays]
+        for one in ours:
+            family.add(one)
+        return await termination.end(family, until=lambda: self._until) if ours else []
+
+    def _may_be_of_another(self, stray: ProcessInfo) -> bool:
+        others = (one for one in _at_work if one is not self and one._mark.has_started_any)
+        at_work = (one for one in others if not one.is_decided and not one._control.is_stopping)
+        return any(one._began <= stray.started for one in at_work)
 
     async def _survivors_over(self, family: Family) -> None:
         """Return when those that could not be ended are gone after all."""
         await self._gone(family)
+        while self._strays:
+            await asyncio.sleep(_STRAY_LOOK_SECONDS)
+            self._strays = [one for one in self._strays if table.is_alive(one)]
         self._survivors = ()
         self._changed()
 

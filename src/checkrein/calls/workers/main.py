@@ -11,7 +11,6 @@ Whatever a tool prints goes to the runtime's standard error. Imports little: wor
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -29,11 +28,10 @@ from checkrein.calls import current as calls
 from checkrein.calls.current import Aborted, Call
 from checkrein.calls.imports import Target, enter_worker, load
 from checkrein.errors import MisuseError, said_by
-from checkrein.processes import env_marks, limit_marks
+from checkrein.processes import env_marks, limit_marks, orphans
 from checkrein.processes.ipc import Channel, Head, check_length
 from checkrein.timings import ORPHAN_SECONDS
 
-_PR_SET_CHILD_SUBREAPER: Final = 36
 _PARENT_LOOK_SECONDS: Final = 1.0
 _THREAD_END_SECONDS: Final = 0.1
 _MESSAGE_CHARS: Final = 50_000
@@ -315,13 +313,6 @@ def _has_children() -> bool:
     return True
 
 
-def _adopt_orphans() -> None:
-    """Let descendants whose parent dies become children of this process. Linux only; elsewhere nothing happens."""
-    if sys.platform.startswith("linux"):
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def _watch_parent(parent: int) -> None:
     """If the runtime dies and nobody else cleans up, end this process and its group."""
     while os.getppid() == parent:
@@ -332,7 +323,7 @@ def _watch_parent(parent: int) -> None:
 
 def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _adopt_orphans()
+    orphans.adopt()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     threading.Thread(target=_watch_parent, args=(parent,), name="checkrein-parent", daemon=True).start()

@@ -130,6 +130,7 @@ def _check(wanted: Wanted) -> None:
 
 async def _run(wanted: Wanted, agents: Mapping[str, Program], store: str, manner: Manner, taps: Taps) -> int:
     from checkrein.cli.attach import attach
+    from checkrein.processes import orphans
     from checkrein.runtime import Runtime
 
     agent = None
@@ -137,7 +138,8 @@ async def _run(wanted: Wanted, agents: Mapping[str, Program], store: str, manner
         agent = the_agent(wanted.file, dict(agents), wanted.agent)
     named = await _named_runs(wanted, agents, store)
     await _tell_what_is_taken_up(wanted, agents, store, named.get("resume"), taps)
-    async with Runtime(store, agents=tuple(agents.values()), listen_store=wanted.listen_store) as runtime:
+    opening = Runtime(store, agents=tuple(agents.values()), listen_store=wanted.listen_store)
+    async with orphans.adopting(), opening as runtime:
         logs.redact_with(runtime.secrets)
         if agent is not None:
             run = (await runtime.start(agent, wanted.goal or "", **_options(wanted, named))).id

@@ -22,6 +22,7 @@ from checkrein.agents.loader import agents_in
 from checkrein.core.escape import printable
 from checkrein.errors import CheckreinError, WrongInput, describe
 from checkrein.journal.address import shown
+from checkrein.processes import orphans
 from checkrein.processes.capture import caught
 from checkrein.server.processes.driver_link import FrontLink
 
@@ -61,9 +62,14 @@ def main(_: str, what: str, *rest: str) -> int:
             _log.info("no agents to drive: %s", error)
             front.tell_broken(error)
             return WRONG_INPUT
-        run_to_the_end(front.drive(agents))
+        run_to_the_end(_drive(front, agents))
     printed.flush()
     return 0
+
+
+async def _drive(front: FrontLink, agents: Mapping[str, Program]) -> None:
+    async with orphans.adopting():
+        await front.drive(agents)
 
 
 class DriverLoop(asyncio.SelectorEventLoop):
