@@ -124,3 +124,32 @@ def test_a_run_is_stopped_and_the_password_of_its_store_is_nowhere(
     assert listening == (2,), "the front and its driver each listen there, and nowhere else"
     started.process.terminate()
     assert started.wait() == 0
+
+
+def test_the_password_of_the_store_of_a_worker_is_nowhere(place: Place, address: str, witness: Witness) -> None:
+    """D2, W15: neither among the arguments of a process, nor in the environment of a tool, nor in what is said."""
+    place.file.write_text(AGENTS.replace("LOG}", f"{witness.log!r}}}"))
+    place.shell.environment |= {"CHECKREIN_STORE": address, "CHECKREIN_TOKEN": TOKEN, "CHECKREIN_LOG_LEVEL": "debug"}
+    front = place.shell.start("serve", "--port", "0")
+    front.until("Ctrl-C")
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/enter", front.text)
+    assert found is not None
+    client = Client(int(found[1]), TOKEN)
+    worker = place.shell.start("worker", "crew.py", "--name", "w1")
+    worker.until("Worker w1 drives: ")
+
+    run = client.start("ticker")
+    until(lambda: witness.lines("tick"))
+    family = psutil.Process(worker.process.pid).children(recursive=True)
+    commands = [" ".join(one.cmdline()) for one in family]
+    assert client.verb(run, "cancel", wait=30).body["status"] == "cancelled"
+    worker.process.terminate()
+    assert worker.wait() == 0
+
+    assert any("driver_main" in command for command in commands)
+    with open(f"{witness.log}.environment") as file:
+        shown = file.read()
+    for what in (*commands, shown, worker.text, front.text, str(client.view(run))):
+        assert PASSWORD not in what
+    front.process.terminate()
+    assert front.wait() == 0

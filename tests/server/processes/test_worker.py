@@ -5,6 +5,7 @@ The witnesses are the log that the tools write themselves, the process table, an
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -22,6 +23,8 @@ from typing import Any
 import psutil
 import pytest
 
+from checkrein.journal import Owner, base, open_journal
+from checkrein.processes.identity import this_process
 from tests.cli.shell import PROGRAM, Started, until
 from tests.server.processes.serving import Place, Server
 
@@ -368,6 +371,40 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(place: Place, arguments
     assert refused.code == 2
     assert said in refused.err, refused.err
     assert [line for line in refused.err.splitlines() if line.startswith("error[")] == refused.err.splitlines()[-1:]
+
+
+@pytest.mark.parametrize(
+    ("host", "boot_id", "is_refused"),
+    [
+        ("elsewhere", "another boot", True),
+        ("this one", "another boot", False),  # before it was restarted
+        ("elsewhere", "this one", False),  # a container on the same machine
+    ],
+)
+def test_a_file_that_a_worker_on_another_machine_shares_is_refused(
+    place: Place, host: str, boot_id: str, is_refused: bool
+) -> None:
+    here = this_process()
+    owner = Owner(
+        process="another",
+        host=here.host if host == "this one" else host,
+        boot_id=here.boot_id if boot_id == "this one" else boot_id,
+        pid=1,
+    )
+
+    async def enlist() -> None:
+        async with await open_journal(str(place.shell.folder / STORE)) as journal:
+            await journal.enlist(base.Worker(name="other", owner=owner, agents=("talker",)), seconds=600)
+
+    asyncio.run(enlist())
+    worker = place.shell.start("worker", "crew.py", "--store", STORE)
+
+    if is_refused:
+        assert worker.wait() == 2
+        assert "error[store_on_several_hosts]: " in worker.text
+        assert "worker other on elsewhere shares it" in worker.text
+    else:
+        worker.until("drives: ")
 
 
 def test_two_agents_of_one_name_in_two_files_are_refused(place: Place) -> None:

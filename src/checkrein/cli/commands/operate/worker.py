@@ -23,6 +23,7 @@ from checkrein.timings import LEASE_SECONDS, SHUT_DOWN_SECONDS
 
 if TYPE_CHECKING:
     from checkrein.engines.temporal import TemporalOptions
+    from checkrein.journal import Journal
     from checkrein.server.processes.protocol import WorkerOptions
     from checkrein.server.processes.worker import Health
 
@@ -142,6 +143,24 @@ def _check_store(store: str) -> None:
         output.note(f"{shown(store)} is a file: all workers and servers that share it must be on this host.")
 
 
+async def _check_one_host(journal: Journal, store: str) -> None:
+    """A file that two machines reach lies on a network disk, where SQLite's locks and its shared memory do not hold."""
+    from checkrein.journal import file_of, shown
+    from checkrein.processes.identity import this_process
+
+    if file_of(store) is None:
+        return
+    here, at = this_process(), journal.now()
+    for other in await journal.workers():
+        owner = other.owner
+        if other.is_seen(at) and owner.boot_id and owner.boot_id != here.boot_id and owner.host != here.host:
+            raise WrongInput(
+                f"{shown(store)} is a file, and worker {other.name} on {owner.host} shares it: two machines on one "
+                "file would ruin it. Keep runs in PostgreSQL (`--store postgresql://…`), or all workers on one host.",
+                code="store_on_several_hosts",
+            )
+
+
 async def _check_temporal(wanted: TemporalOptions) -> None:
     """Later it is waited for; at the first start it is more likely that its address is wrong."""
     from checkrein.engines.temporal import check
@@ -167,6 +186,7 @@ async def _work(
     # What the store has to say about itself is said here, once, and not by every driver again and again.
     async with await open_journal(store, listen=listen_store) as journal:
         journal.check_may_drive()
+        await _check_one_host(journal, store)
     if wanted.temporal is not None:
         await _check_temporal(wanted.temporal)
     # A terminal that nobody reads, or a pipe that is full, must not keep anybody waiting.
