@@ -41,6 +41,11 @@ SIDES: Final = {
     "received": "of that the HTTP library: to bytes",
     "openai": "the openai package, printing",
 }
+PARTS: Final = {
+    "driver": "of what is served, the driver",
+    "front": "of what is served, the front",
+    "reader": "besides: whoever reads those frames",
+}
 COMPARED: Final = f"a token of {STREAMS} streams that are served, against the openai package"
 
 
@@ -63,6 +68,7 @@ async def measure(room: Room) -> list[Measure]:
 
         rounds = Rounds(**{side: partial(turn, side) for side in costs})
         await rounds.run(room.count(5, 2))
+    served = costs["served"]
     compared = left_out(COMPARED, "×", "the openai package is not installed")
     if has_peer:
         compared = rounds.ratio(COMPARED, "served", "openai", TARGET)
@@ -72,10 +78,9 @@ async def measure(room: Room) -> list[Measure]:
             Measure(what=SIDES[side], value=rounds.median(side) * MICRO, unit="µs", note=_circumstances(costs[side]))
             for side in costs
         ),
-        Measure(
-            what="besides: whoever reads those frames",
-            value=median(cost.reader / cost.tokens for cost in costs["served"]) * MICRO,
-            unit="µs",
+        *(
+            Measure(what=what, value=median(getattr(cost, part) / cost.tokens for cost in served) * MICRO, unit="µs")
+            for part, what in PARTS.items()
         ),
     ]
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -28,6 +29,9 @@ QUESTION: Final = "Talk for a while."
 PATIENCE_SECONDS: Final = 60.0
 SETTLING_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.05
+OWN: Final = "own"
+ROLES: Final = ("driver_main", "supervisor_main", "workers.main", "cli")
+"""The modules of a server's processes; the front is the one of the command line."""
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -39,6 +43,10 @@ class Cost(msgspec.Struct, frozen=True):
     """By how much a short sleep was too long, as a rule. Tokens that come meanwhile are read together, and cheaper."""
     reader: float = 0.0
     """Seconds of whoever reads what a server sends, which are not the server's."""
+    front: float = 0.0
+    """Seconds of the front of a server."""
+    driver: float = 0.0
+    """Seconds of its driver."""
 
     @property
     def per_token(self) -> float:
@@ -208,18 +216,21 @@ async def measure(side: str, url: str, key: str, seconds: float, store: str) -> 
         await tally.all_flow()
         late: list[float] = []
         sleeping = asyncio.create_task(_sleep(late))
-        tokens, took, processor, own = await asyncio.to_thread(_watch, tally, seconds)
+        tokens, took, used = await asyncio.to_thread(_watch, tally, seconds)
         sleeping.cancel()
         # Beside a server this process only reads what is sent.
-        reader = own if side == "served" else 0.0
-        return Cost(tokens, took, processor - reader, median(late or [seconds]), reader)
+        reader = used.pop(OWN) if side == "served" else 0.0
+        lateness = median(late or [seconds])
+        return Cost(tokens, took, used.total(), lateness, reader, used["cli"], used["driver_main"])
 
 
-def _watch(tally: Tally, seconds: float) -> tuple[int, float, float, float]:
+def _watch(tally: Tally, seconds: float) -> tuple[int, float, Counter[str]]:
     """What happens in so many seconds. In a thread: the loop of a side that cannot keep up comes to its timers late."""
-    began, used, had, own = time.perf_counter(), _processor(), tally.tokens, time.process_time()
+    began, before, had = time.perf_counter(), _processor(), tally.tokens
     time.sleep(seconds)
-    return tally.tokens - had, time.perf_counter() - began, _processor() - used, time.process_time() - own
+    tokens, took, used = tally.tokens - had, time.perf_counter() - began, _processor()
+    used.subtract(before)
+    return tokens, took, used
 
 
 async def _sleep(late: list[float]) -> None:
@@ -229,10 +240,15 @@ async def _sleep(late: list[float]) -> None:
         late.append(time.perf_counter() - now - LOOK_SECONDS)
 
 
-def _processor() -> float:
-    """Seconds of this process, of those it has started, and of theirs."""
-    others = [child.cpu_times() for child in psutil.Process().children(recursive=True)]
-    return time.process_time() + sum(one.user + one.system for one in others)
+def _processor() -> Counter[str]:
+    """Seconds of this process, of those it has started, and of theirs: by which module of ours each of them runs."""
+    used: Counter[str] = Counter()
+    used[OWN] = time.process_time()  # type: ignore[assignment]
+    for child in psutil.Process().children(recursive=True):
+        role = next((role for role in ROLES if role in " ".join(child.cmdline())), "")
+        times = child.cpu_times()
+        used[role] += times.user + times.system  # type: ignore[assignment]
+    return used
 
 
 def main(side: str, url: str, key: str, seconds: str, store: str) -> None:

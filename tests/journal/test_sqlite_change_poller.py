@@ -131,6 +131,37 @@ async def test_a_commit_that_comes_long_after_its_write_is_heard_of(
 
 
 @HAS_INOTIFY
+async def test_after_a_commit_the_system_is_asked_for_the_next_at_once_and_the_store_less_and_less_often(
+    sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    """A moment of a second here: asked every 5 ms it would be 200 times."""
+    monkeypatch.setattr(change_poller, "BUSY_SECONDS", 1.0)
+    journal = opened(sqlite_store)
+    with other_process("on_demand", sqlite_store.path, 1) as process:
+        stream = journal.follow("on-demand", after=1)
+        await until_idle(poller_of(journal))
+        asked, data_version = [], ChangePoller._data_version
+
+        def asking(poller: ChangePoller) -> int:
+            asked.append(poller)
+            return data_version(poller)
+
+        monkeypatch.setattr(ChangePoller, "_data_version", asking)
+        demand(process)
+        assert await next_seq(stream) == 2
+        asked.clear()
+
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while not poller_of(journal)._is_armed:
+                await anyio.sleep(0.001)
+        assert not poller_of(journal).is_idle
+        await until_idle(poller_of(journal))
+        await stream.aclose()
+
+    assert len(asked) < 60
+
+
+@HAS_INOTIFY
 async def test_a_system_that_tells_nothing_is_not_relied_on_for_long(
     sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkrein.errors import StoreUnavailable
+from checkrein.journal import subscriptions
 from checkrein.journal.base import Recorded, Wants
 from checkrein.journal.subscriptions import Follower, Subscriptions
 from tests.journal.build import outcome, verb
+from tests.support.patience import PATIENCE_SECONDS
 
 Step = tuple[str, int, int]
 """`commit` so many and tell of them, `whisper` so many and tell of them later, `tell` again, or be `vague`."""
@@ -27,13 +31,16 @@ class Story:
         self.records: list[Recorded] = []
         self.untold: list[list[Recorded]] = []
         self.seen: list[int] = []
-        self.follower = Follower(self.tower, "r", 0, self.read, wants)
+        self.follower = Follower(self.tower, "r", 0, self.read, self.heads, wants)
 
     async def read(self, run: str, after: int, limit: int) -> tuple[Recorded, ...]:
         await asyncio.sleep(0)
         page = tuple(self.records[after : after + limit])
         await asyncio.sleep(0)
         return page
+
+    async def heads(self, runs: Sequence[str]) -> Mapping[str, int]:
+        return {"r": len(self.records)}
 
     def commit(self, count: int) -> list[Recorded]:
         first = len(self.records) + 1
@@ -108,3 +115,55 @@ async def test_what_a_person_waits_for_is_heard_at_once_and_what_came_before_it_
         await asyncio.sleep(0)
     assert asked == story.seen == [1, 2, 3]
     task.cancel()
+
+
+@pytest.mark.anyio
+async def test_all_who_follow_are_looked_after_with_one_question_and_only_who_missed_something_reads(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(subscriptions, "LOOK_SECONDS", 0.01)
+    tower, seqs, asked, reads = Subscriptions(), {f"r{n}": 0 for n in range(100)}, list[int](), list[str]()
+
+    async def read(run: str, after: int, limit: int) -> tuple[Recorded, ...]:
+        reads.append(run)
+        return tuple(Recorded(run, seq, outcome(), b"", b"") for seq in range(after + 1, seqs[run] + 1))
+
+    async def heads(runs: Sequence[str]) -> Mapping[str, int]:
+        asked.append(len(runs))
+        return {run: seqs[run] for run in runs}
+
+    followers = {run: Follower(tower, run, 0, read, heads) for run in seqs}
+    waiting = {run: asyncio.create_task(anext(follower)) for run, follower in followers.items()}
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while asked.count(100) < 3:
+            await asyncio.sleep(0.001)
+        assert sorted(reads) == sorted(seqs), "once each, when they began"
+
+        seqs["r7"] = 1
+        assert (await waiting.pop("r7")).seq == 1
+    assert reads[100:] == ["r7"]
+    for task in waiting.values():
+        task.cancel()
+
+
+@pytest.mark.anyio
+async def test_whoever_follows_finds_out_by_itself_why_nobody_could_look(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subscriptions, "LOOK_SECONDS", 0.01)
+    is_away = False
+
+    async def read(run: str, after: int, limit: int) -> tuple[Recorded, ...]:
+        if is_away:
+            raise StoreUnavailable("The store is away.")
+        return ()
+
+    async def heads(runs: Sequence[str]) -> Mapping[str, int]:
+        raise StoreUnavailable("The store is away.")
+
+    follower = Follower(Subscriptions(), "r", 0, read, heads)
+    waiting = asyncio.create_task(anext(follower))
+    await asyncio.sleep(0)
+    is_away = True
+
+    with pytest.raises(StoreUnavailable):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await waiting

@@ -7,7 +7,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ from checkrein.server.backend import Hear
 from checkrein.server.streaming import frames as feed
 from checkrein.server.streaming.hub import Hub
 from checkrein.server.streaming.rate_limit import Admission
-from checkrein.server.streaming.sse import FrameBuffer, Limits
+from checkrein.server.streaming.sse import FrameBuffer, Limits, Reader
 from tests.server.serving import Client, Frame, app_over, app_over_backend, begun, frames, serving
 from tests.support.abort_tools import draft, work
 from tests.support.patience import PATIENCE_SECONDS
@@ -582,3 +582,73 @@ async def test_a_ring_is_bounded_in_bytes_too_but_keeps_the_newest_frame() -> No
 
     assert ring.since(ring.end - 1) == [b"y" * 5000]
     assert ring.since(ring.end - 4) is None
+
+
+class Connection:
+    """Takes what is written to it, at once or after a wait, and notes both."""
+
+    def __init__(self) -> None:
+        self.at_once: list[bytes] = []
+        self.waited: list[bytes] = []
+        self.is_full = False
+
+    def write_now(self, body: bytes) -> bool:
+        if not self.is_full:
+            self.at_once.append(body)
+        return not self.is_full
+
+    async def write(self, body: bytes) -> None:
+        await asyncio.sleep(0)
+        self.waited.append(body)
+
+
+@asynccontextmanager
+async def followed() -> AsyncIterator[tuple[FrameBuffer, Reader, Connection]]:
+    """A ring, a reader that has had all of it and waits, and its connection."""
+    ring, connection = FrameBuffer(most_frames=10, most_bytes=1000), Connection()
+    ring.publish(b"first")
+    reader = Reader(ring)
+    reader.write_now = connection.write_now
+
+    async def follow() -> None:
+        with reader.scope:
+            await reader.follow(0, connection.write, lambda: False)
+
+    following = asyncio.create_task(follow())
+    await until(lambda: connection.waited == [b"first"])
+    await until(lambda: bool(ring._waiting))
+    yield ring, reader, connection
+    following.cancel()
+
+
+async def test_text_is_written_at_once_to_a_reader_that_waits_and_events_follow_in_order() -> None:
+    async with followed() as (ring, reader, connection):
+        ring.publish_text(b"some")
+        ring.publish_text(b"text")
+        assert connection.at_once == [b"some", b"text"]
+        assert reader.position == ring.end
+
+        ring.publish(b"event")
+        ring.publish_text(b"after it")
+        assert connection.at_once == [b"some", b"text"], "it has not had the event yet"
+        await until(lambda: connection.waited == [b"first", b"eventafter it"])
+
+
+async def test_text_for_a_connection_that_takes_no_more_is_waited_for() -> None:
+    async with followed() as (ring, _, connection):
+        connection.is_full = True
+        ring.publish_text(b"some")
+        connection.is_full = False
+        ring.publish_text(b"text")
+
+        assert connection.at_once == []
+        await until(lambda: connection.waited == [b"first", b"sometext"])
+
+
+async def test_a_reader_that_was_let_go_is_written_nothing_more() -> None:
+    async with followed() as (ring, reader, connection):
+        reader.let_go()
+        ring.publish_text(b"some")
+
+        assert connection.at_once == []
+        assert not ring._waiting

@@ -186,7 +186,11 @@ class MemoryJournal(base.Journal):
         def read(run: str, after: int, limit: int) -> Awaitable[tuple[base.Recorded, ...]]:
             return self.read(run, after=after, limit=limit)
 
-        return Follower(self._tower, run, after, read, wants)
+        return Follower(self._tower, run, after, read, self._heads, wants)
+
+    async def _heads(self, runs: Sequence[str]) -> Mapping[str, int]:
+        self._check_open()
+        return {run: len(self._runs[run].records) for run in runs if run in self._runs}
 
     def changes(self, *, except_for: Container[str] = ()) -> AsyncIterator[frozenset[str]]:
         return Changes(self._tower, self._check_open, except_for)

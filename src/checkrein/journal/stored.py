@@ -44,6 +44,8 @@ class Reads(NamedTuple, Generic[C]):
 
     read: Callable[[C, str, int, int], tuple[Recorded, ...]]
     """Up to so many events after one; no more than a page is asked for."""
+    heads: Callable[[C, Sequence[str]], Mapping[str, int]]
+    """How many events each of these runs has; of one that there is not, nothing."""
     find: Callable[[C, str, str], Recorded | None]
     check_chain: Callable[[C, str, int, bytes], tuple[int, bytes, bool]]
     """Walk up to a page of events after one, which has that hash. Says where it led and whether it is the end."""
@@ -86,6 +88,9 @@ class StoredJournal(Journal, Generic[C]):
 
     def _read(self, run: str, after: int, limit: int) -> Awaitable[tuple[Recorded, ...]]:
         return self._reader.ask(self._reads.read, run, after, limit)
+
+    def _heads(self, runs: Sequence[str]) -> Awaitable[Mapping[str, int]]:
+        return self._reader.ask(self._reads.heads, runs)
 
     async def find(self, run: str, event_id: str) -> Recorded | None:
         return await self._reader.ask(self._reads.find, run, event_id)

@@ -5,6 +5,9 @@ ringing before anybody waits is not lost. The iterator takes nothing on trust: w
 makes it read the journal.
 
 An iterator that is closed, or simply dropped, takes its bell down; nobody rings or polls for it any more.
+
+A bell that was not rung although it should have been is noticed soon: all runs that are followed are asked about, in
+one question for each event loop.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Self
 
 from checkrein.journal.admission import URGENT
@@ -24,8 +28,13 @@ PAGE: Final = 500
 """How many events a follower reads at a time, and about how many it lets pile up."""
 
 LOOK_SECONDS = 2.0
-"""After this long without news a follower looks for itself: the second line of defence against a bell not rung."""
+"""How often it is asked whether there is news that a follower was not told of: the second line of defence against a
+bell not rung."""
+LOOKED_AT: Final = 500
+"""Of how many runs that is asked at once."""
 
+Heads = Callable[[Sequence[str]], Awaitable[Mapping[str, int]]]
+"""How many events each of these runs has; of one that there is not, nothing."""
 News = Mapping[str, Sequence[Recorded]]
 """What was committed, by run. Nothing for a run that has news means: too much to tell, look for yourself."""
 
@@ -63,12 +72,15 @@ class Subscription(ABC):
         await self._rung.wait()
         self._rung.clear()
 
-    async def wait_a_while(self, seconds: float | None = None) -> bool:
+    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self._loop is loop
+
+    async def wait_a_while(self, seconds: float) -> bool:
         """`wait`, but no longer than so; whether it was rung."""
         if not self._rung.is_set():
             # A timer of the loop: a cancel scope for each wait would cost several times as much.
             late: list[bool] = []
-            timer = self._loop.call_later(LOOK_SECONDS if seconds is None else seconds, self._give_up, late)
+            timer = self._loop.call_later(seconds, self._give_up, late)
             try:
                 await self._rung.wait()
             finally:
@@ -125,6 +137,11 @@ class RunSubscription(Subscription):
         else:
             self.is_behind = True
         return self.is_behind or bool(self.ready)
+
+    def look(self) -> None:
+        """Have whoever waits read the journal."""
+        self.is_behind = True
+        self._rung.set()
 
     def take_in(self, records: Sequence[Recorded]) -> None:
         for record in records:
@@ -186,6 +203,8 @@ class Subscriptions:
         # Only ever changed by single operations that the interpreter does not interrupt, and copied to be walked: a
         # bell may be taken down by the garbage collector in the middle of anything, where no lock could be waited for.
         self._bells: dict[Subscription, None] = {}
+        self._looks: dict[asyncio.AbstractEventLoop, _Look] = {}
+        """For each event loop in which somebody follows a run. It alone changes its own entry."""
 
     @property
     def is_listened_to(self) -> bool:
@@ -200,6 +219,19 @@ class Subscriptions:
 
     def take_down(self, bell: Subscription) -> None:
         self._bells.pop(bell, None)
+
+    def look_after(self, heads: Heads) -> None:
+        """Have the followers of the running event loop looked after, as long as there are any."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._looks:
+            self._looks[loop] = _Look(self, loop, heads)
+
+    def looked_after(self, loop: asyncio.AbstractEventLoop) -> list[RunSubscription]:
+        """Who follows a run in this event loop, and waits to be told; nobody looks after them if there are none."""
+        there = [bell for bell in self._bells.copy() if isinstance(bell, RunSubscription) and bell.is_of(loop)]
+        if not there:
+            del self._looks[loop]
+        return there
 
     def announce(self, news: News) -> None:
         """Tell whoever listens what was committed."""
@@ -222,6 +254,44 @@ class Subscriptions:
         """The journal closes: everybody should look, and find out."""
         for bell in self._bells.copy():
             bell.ring(())
+
+
+class _Look:
+    """Asks, now and then, whether a follower of one event loop was not told of something."""
+
+    def __init__(self, tower: Subscriptions, loop: asyncio.AbstractEventLoop, heads: Heads) -> None:
+        self._tower = tower
+        self._loop = loop
+        self._heads = heads
+        self._asking: asyncio.Task[Mapping[str, int]] | None = None
+        self._later()
+
+    def _later(self) -> None:
+        self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        bells = self._tower.looked_after(self._loop)
+        if bells:
+            waiting = [bell for bell in bells if not bell.is_behind]
+            self._asking = self._loop.create_task(self._ask({bell.run for bell in waiting}))
+            self._asking.add_done_callback(partial(self._compare, waiting))
+
+    async def _ask(self, runs: Collection[str]) -> Mapping[str, int]:
+        names, found = list(runs), dict[str, int]()
+        for first in range(0, len(names), LOOKED_AT):
+            found.update(await self._heads(names[first : first + LOOKED_AT]))
+        return found
+
+    def _compare(self, waiting: Sequence[RunSubscription], asked: asyncio.Task[Mapping[str, int]]) -> None:
+        self._asking = None
+        if asked.cancelled():
+            return  # the event loop ends
+        # What stands in the way, and that there is no such run, each of them finds out by itself.
+        found = {} if asked.exception() is not None else asked.result()
+        for bell in waiting:
+            if found.get(bell.run, bell.last + 1) > bell.last:
+                bell.look()
+        self._later()
 
 
 class _Listener:
@@ -251,10 +321,12 @@ class Follower(_Listener, AsyncIterator[Recorded]):
         run: str,
         after: int,
         read: Callable[[str, int, int], Awaitable[tuple[Recorded, ...]]],
+        heads: Heads,
         wants: Wants | None = None,
     ) -> None:
         self._bell = RunSubscription(run, after, wants)
         super().__init__(tower, self._bell)
+        tower.look_after(heads)
         self._read = read
 
     async def __anext__(self) -> Recorded:
@@ -262,8 +334,8 @@ class Follower(_Listener, AsyncIterator[Recorded]):
         while not bell.ready:
             if bell.is_behind:
                 await self._catch_up()
-            elif not await bell.wait_a_while():
-                bell.is_behind = True
+            else:
+                await bell.wait()
         return bell.ready.popleft()
 
     async def _catch_up(self) -> None:

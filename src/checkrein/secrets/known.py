@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from checkrein.errors import MisuseError
-from checkrein.secrets.stream import Found, label
+from checkrein.secrets.stream import Found, head_of, label
 
 _LEAST: Final = 4
 _CUT: Final = 8
@@ -34,6 +34,7 @@ class KnownStrings:
                 self._labels.setdefault(form, label(name))
         self._by_first = _by_first_character(self._labels)
         self._chars = frozenset(char for form in self._labels for char in form)
+        self.heads = "|".join(sorted({head_of(form) for form in self._labels}))
         self.count = len(named)
         self.needles = tuple(self._labels)
         self.most_held = max(map(len, self.needles), default=0)
@@ -48,13 +49,14 @@ class KnownStrings:
     def begun(self, text: str, start: int) -> int:
         if text[-1:] not in self._chars:
             return len(text)  # as after most words: a space is in few secrets
-        for at in range(max(start, len(text) - self.most_held + 1), len(text)):
-            forms = self._by_first.get(text[at])
-            if forms is not None:
-                tail = text[at:]
-                for form in forms:
-                    if form.startswith(tail) and len(form) > len(tail):
-                        return at
+        at = max(start, len(text) - self.most_held + 1)
+        while (found := self._head.search(text, at)) is not None:
+            at = found.start()
+            tail = text[at:]
+            for form in self._by_first[text[at]]:
+                if form.startswith(tail) and len(form) > len(tail):
+                    return at
+            at += 1
         return len(text)
 
     def cut(self, tail: str) -> str | None:
@@ -62,6 +64,10 @@ class KnownStrings:
             if len(tail) >= max(_CUT, len(form) // 2) and form.startswith(tail):
                 return self._labels[form]
         return None
+
+    @cached_property
+    def _head(self) -> re.Pattern[str]:
+        return re.compile(self.heads)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:

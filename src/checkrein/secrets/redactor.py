@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from checkrein.secrets.known import KnownStrings, in_environment, named_strings
 from checkrein.secrets.shapes import WELL_KNOWN, Shape, Shapes
-from checkrein.secrets.stream import Finder, Reader
+from checkrein.secrets.stream import CONTEXT, Finder, Reader
 
 
 class Secrets:
@@ -44,6 +44,7 @@ class Secrets:
         self._known = KnownStrings(self._strings)
         self._finders: tuple[Finder, ...] = tuple(each for each in (self._known, self._shapes) if each.needles)
         self._needles = tuple(needle for finder in self._finders for needle in finder.needles)
+        self._heads = re.compile("|".join(finder.heads for finder in self._finders), re.DOTALL)
 
     @classmethod
     def from_environment(
@@ -103,7 +104,7 @@ class Secrets:
 
     def stream(self) -> Stream:
         """For one text that comes in pieces."""
-        return Stream(self._finders)
+        return Stream(self._finders, self._heads)
 
     def _may_hold_any(self, text: str) -> bool:
         for needle in self._needles:  # noqa: SIM110 - `any` over a generator takes half as long again
@@ -128,8 +129,12 @@ class Stream:
     """One text that comes in pieces. What it passes on is, put together, what `Secrets.text` makes of the whole; only
     that a large part of a known string at the very end is not passed on either."""
 
-    def __init__(self, finders: Iterable[Finder]) -> None:
+    def __init__(self, finders: Iterable[Finder], heads: re.Pattern[str]) -> None:
+        """`heads` is all of theirs."""
         self._readers = [Reader(finder) for finder in finders]
+        self._heads = heads
+        self._before: str | None = ""
+        """The last characters that have been dealt with; None while that is not the same for all readers."""
 
     @property
     def has_redacted(self) -> bool:
@@ -142,13 +147,28 @@ class Stream:
 
     def feed(self, text: str) -> str:
         """Read a piece, and return what may be passed on now."""
+        if self._before is not None:
+            # The usual piece: one look for all of them, and it is passed on as it is.
+            whole = self._before + text
+            if self._heads.search(whole, len(self._before)) is None:
+                self._before = whole[-CONTEXT:]
+                return text
+            self._tell_readers(self._before)
         for reader in self._readers:
             text = reader.feed(text)
+        before = {reader.before for reader in self._readers}
+        self._before = before.pop() if len(before) == 1 else None
         return text
+
+    def _tell_readers(self, before: str) -> None:
+        for reader in self._readers:
+            reader.pass_over(before)
 
     def end(self) -> str:
         """The text is over: what was held back and is no secret."""
         text = ""
+        if self._before is not None:
+            self._tell_readers(self._before)
         for reader in self._readers:
             text = reader.end(text)
         return text

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from checkrein.errors import MisuseError
-from checkrein.secrets.stream import Found, label
+from checkrein.secrets.stream import Found, head_of, label
 
 # Not in the middle of a word ("task-2024"), except that the end of an escape such as \n or %3D is no word.
 _EDGE: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _AT_EDGE: Final = re.compile(_EDGE)
+_AFTER_EDGE: Final = r"(?:(?<![A-Za-z0-9].)|(?<=\\[nrt].)|(?<=%[0-9A-Fa-f]{2}.))"
+"""The same, looked at from behind the first character."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -91,6 +93,7 @@ class Shapes:
         self._longest_start = max(map(len, self.needles), default=0)
         self._beginnings = frozenset(start[:n] for start in self.needles for n in range(1, len(start)))
         self._last = frozenset(beginning[-1] for beginning in self._beginnings)
+        self.heads = "|".join(sorted({head_of(start, _AFTER_EDGE) for start in self.needles}))
         self._starts = re.compile("|".join(map(re.escape, self.needles)))
         if self._shapes != WELL_KNOWN:
             _ = self._ready  # whoever made them is told at once if one is wrong

@@ -32,6 +32,9 @@ class Finder(Protocol):
     """A text that contains none of these holds no secret."""
     most_held: int
     """How many characters have to be seen, at most, to know whether a secret begins with the first of them."""
+    heads: str
+    """A regular expression that is found in every text with a secret in it, or with the beginning of one at its end;
+    and seldom in others."""
 
     def find(self, text: str, start: int) -> Found | None:
         """The first secret that begins at `start` or later."""
@@ -60,6 +63,15 @@ class Reader:
     def held(self) -> int:
         """How many characters are held back now."""
         return len(self._held)
+
+    @property
+    def before(self) -> str | None:
+        """The last characters that have been dealt with; None while it holds some back, or is within a secret."""
+        return None if self._held or self._rest is not None else self._before
+
+    def pass_over(self, before: str) -> None:
+        """More was read elsewhere, without a secret in it, and these are its last characters."""
+        self._before = before
 
     def feed(self, text: str) -> str:
         """Read a piece, and return what may be passed on now."""
@@ -110,6 +122,17 @@ class Reader:
             if is_end or at < len(text) - 1:  # whether the last character belongs to it may depend on the next
                 self._rest = None
         return at
+
+
+def head_of(start: str, edge: str = "") -> str:
+    """A regular expression for the first three characters of `start`, or as many of them as a text ends with.
+
+    `edge` is looked at behind the first of them: an expression that begins with a literal is looked for much faster.
+    """
+    ending = ""
+    for char in reversed(start[1:3]):
+        ending = rf"(?:{re.escape(char)}{ending}|\Z)"
+    return re.escape(start[0]) + edge + ending
 
 
 def label(name: str) -> str:

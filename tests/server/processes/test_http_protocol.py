@@ -18,11 +18,14 @@ from checkrein.server.auth.policy import Policy
 from checkrein.server.auth.principals import Principal, Role
 from checkrein.server.auth.request import RequestInfo
 from checkrein.server.processes import http_protocol
+from checkrein.server.streaming.sse import WRITE_NOW
 from tests.cli.shell import until
 from tests.server.processes.serving import Place
 from tests.support.patience import PATIENCE_SECONDS
 
 HEARD: list[dict[str, Any]] = []
+STREAM = "/api/runs/r/events"
+"""Writes without waiting for as long as it can."""
 BIG = b"x" * 8_000_000
 """More than a kernel keeps for somebody who does not read it."""
 
@@ -51,6 +54,16 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
             await send({"type": "http.response.body", "body": b".", "more_body": True})
             await asyncio.wait([leaving], timeout=0.02)
         HEARD.append({"path": "/stream", "gone": True})
+        return
+    if scope["path"] == STREAM:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        took = 0
+        while took < len(BIG) and scope[WRITE_NOW](BIG[:100_000]):
+            took += 100_000
+        HEARD.append({"path": STREAM, "took": took})
+        await send({"type": "http.response.body", "body": b"ended", "more_body": False})
+        HEARD.append({"path": STREAM, "again": scope[WRITE_NOW](b"x")})
         return
     told = BIG if scope["path"] == "/big" else json.dumps(heard).encode()
     length = (b"content-length", str(len(told)).encode())
@@ -156,6 +169,21 @@ async def test_a_stream_ends_with_its_connection_though_another_request_waits_be
             await asyncio.sleep(0.01)
 
     assert "/next" not in [one["path"] for one in HEARD]
+
+
+@pytest.mark.anyio
+async def test_a_stream_is_written_to_without_waiting_until_its_reader_lags_behind_or_it_is_over() -> None:
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /api/runs/r/events HTTP/1.1\r\n" + CLOSE + b"\r\n")
+        while {"path": STREAM, "again": False} not in HEARD[-1:]:
+            if any("took" in one for one in HEARD):  # it waits for us
+                await reader.read(1_000_000) if not writer.is_closing() else None
+            await asyncio.sleep(0.001)
+        writer.close()
+    took = next(one["took"] for one in HEARD if "took" in one)
+
+    assert 0 < took < len(BIG), "it was told when to wait"
 
 
 # -- what is heard

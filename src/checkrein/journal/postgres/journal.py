@@ -52,6 +52,7 @@ class PostgresJournal(StoredJournal[Session]):
     # In the order of `Reads`.
     _reads = Reads(
         reads.read,
+        reads.heads,
         find,
         reads.check_chain,
         tables.read_snapshot,
@@ -207,7 +208,7 @@ class PostgresJournal(StoredJournal[Session]):
         return await self._appended(run, proposal, taken, after, self._target.shown)
 
     def follow(self, run: str, *, after: int = 0, wants: base.Wants | None = None) -> base.RecordStream:
-        return Follower(self._tower, run, after, self._read, wants)
+        return Follower(self._tower, run, after, self._read, self._heads, wants)
 
     def changes(self, *, except_for: Container[str] = ()) -> AsyncIterator[frozenset[str]]:
         return Changes(self._tower, self._reader.check_open, except_for)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -72,6 +72,7 @@ CROSS JOIN LATERAL (
     SELECT seq, body FROM {s}.events WHERE run = w.run AND seq > w.after ORDER BY seq LIMIT %s
 ) e ORDER BY w.run, e.seq
 """
+HEADS: Final = "SELECT r.id, h.seq FROM {s}.runs r JOIN {s}.heads h ON h.run = r.key WHERE r.id = ANY(%s)"
 CHANGED: Final = """
 SELECT r.id, h.seq FROM {s}.heads h JOIN {s}.runs r ON r.key = h.run
 WHERE h.changed > extract(epoch FROM clock_timestamp()) - %s::double precision
@@ -134,6 +135,11 @@ def runs(session: Session, wanted: RunFilter, limit: int, below: int | None) -> 
 def found(rows: tuple[RunRow, ...], search: str) -> list[RunRow]:
     """Those that are meant by `search`. Goals are bytes to the server, which knows no letters in them."""
     return [row for row in rows if is_found(search, row.id, row.goal)]
+
+
+def heads(session: Session, runs: Sequence[str]) -> dict[str, int]:
+    """How many events each of these runs has."""
+    return dict(session.rows(HEADS, (list(runs),)))
 
 
 def changed(session: Session, seconds: float) -> dict[str, int]:

@@ -3,10 +3,11 @@
 SQLite says cheaply whether anybody else has committed (`data_version`); only then are the new events looked at. Commits
 of this process were announced already and are stepped over.
 
-While things happen that is asked many times a second. When nothing has happened for a moment the system is to tell that
-the log is written to (`inotify`), and it is asked seldom, as a safety net. A commit is seen only after its write, and
-after the disk has it; so a write that is told begins another moment of asking, and slower asking until its commit is
-seen. Where the system tells nothing, an idle reader asks slower than a busy one and no more.
+While one commit follows the other that is asked many times a second. As soon as it is quiet the system is to tell that
+the log is written to (`inotify`). A commit is seen only after its write, and after the disk has it: what was written
+before the system was asked may be seen any time later, so for a moment it is asked on, at growing intervals, and then
+seldom, as a safety net. A write that is told begins another such moment, and slower asking until its commit is seen.
+Where the system tells nothing, an idle reader asks slower than a busy one and no more.
 """
 
 from __future__ import annotations
@@ -117,6 +118,9 @@ EXPECTED_POLL_SECONDS: Final = 0.002
 """How often while a write that was told is about to become a commit."""
 BUSY_SECONDS: Final = 0.5
 """For how long after a commit, or a write that may become one, that goes on."""
+BACK_OFF: Final = 4
+"""When the system will tell of the next write, or has told of one, it is asked again after a fourth of the time that
+has passed since: a commit is seen late by that share, at most, of what the disk took for it."""
 IDLE_POLL_SECONDS: Final = 0.02
 """How often it is asked after that, where the system does not tell of writes."""
 SAFETY_SECONDS: Final = 0.5
@@ -151,7 +155,10 @@ class ChangePoller:
         self._is_away = False
         self._is_active = False
         self._next = 0.0
+        self._woken_at = 0.0
         self._busy_until = 0.0
+        self._is_quiet = False
+        """Whether nothing was new at the last look."""
         self._expects_until = 0.0
         """Until when a commit is expected that a write was told of. No second write tells of it."""
         self._is_idle = False
@@ -193,9 +200,10 @@ class ChangePoller:
         return self._is_idle
 
     def _wake(self) -> None:
-        self._is_idle = False
+        self._is_idle = self._is_quiet = False
         self._next = 0.0
-        self._busy_until = time.monotonic() + BUSY_SECONDS
+        self._woken_at = time.monotonic()
+        self._busy_until = self._woken_at + BUSY_SECONDS
 
     def wait_seconds(self) -> float | None:
         """How long there is nothing to do; None: for ever."""
@@ -207,11 +215,10 @@ class ChangePoller:
         if not self._is_active or now < self._next:
             return
         is_idle = now >= self._busy_until
-        if is_idle and not self._is_armed:
-            self._arm()  # before the look: what is written after it is told
         is_expected = now < self._expects_until
-        busy_seconds = EXPECTED_POLL_SECONDS if is_expected else POLL_SECONDS
-        self._next = now + (self._idle_seconds(is_expected) if is_idle else busy_seconds)
+        if not self._is_armed and (is_idle or (self._is_quiet and not is_expected)):
+            self._arm()  # before the look: what is written after it is told
+        self._next = now + (self._idle_seconds(is_expected) if is_idle else self._busy_seconds(now, is_expected))
         self._is_active = self._tower.is_listened_to
         try:
             version = self._data_version()
@@ -220,7 +227,7 @@ class ChangePoller:
                 self._announce()
                 self._version = version
             else:
-                self._is_idle = is_idle
+                self._is_idle, self._is_quiet = is_idle, True
             self._is_away = False
         except Exception as error:  # whoever reads will be told; here it is only tried again, and must never end
             if not self._is_away:  # once: it is tried again many times a second
@@ -236,6 +243,11 @@ class ChangePoller:
         if self._missed >= MISSES:
             _log.info("commits are looked for by polling: the system does not tell of writes to %s", self._log_path)
             self._watch_no_more()
+
+    def _busy_seconds(self, now: float, is_expected: bool) -> float:
+        if is_expected:
+            return min(IDLE_POLL_SECONDS, max(EXPECTED_POLL_SECONDS, (now - self._woken_at) / BACK_OFF))
+        return max(POLL_SECONDS, (now - self._woken_at) / BACK_OFF) if self._is_armed else POLL_SECONDS
 
     # -- the system's word
 

@@ -56,6 +56,7 @@ class SqliteJournal(StoredJournal[sqlite3.Connection]):
     # In the order of `Reads`.
     _reads = Reads(
         reads.read,
+        reads.heads,
         find,
         reads.check_chain,
         tables.read_snapshot,
@@ -123,7 +124,7 @@ class SqliteJournal(StoredJournal[sqlite3.Connection]):
         return await self._appended(run, proposal, taken, after, self._path)
 
     def follow(self, run: str, *, after: int = 0, wants: base.Wants | None = None) -> base.RecordStream:
-        follower = Follower(self._tower, run, after, self._read, wants)
+        follower = Follower(self._tower, run, after, self._read, self._heads, wants)
         self._reader.look_out()
         return follower
 

@@ -24,6 +24,10 @@ SCANNED: Final = 4000
 """How many runs are looked at in one go, where no index says which: some milliseconds."""
 
 EVENTS: Final = "SELECT seq, body, hash FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+HEADS: Final = """
+SELECT r.id, (SELECT max(seq) FROM events WHERE run = r.key)
+FROM json_each(?1) wanted CROSS JOIN runs r ON r.id = wanted.value
+"""
 DECIDED: Final = "SELECT decided FROM heads WHERE run = ?1"
 CHAIN: Final = "SELECT seq, body, hash, id FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
 # Which runs is decided on their own table, and only of those the last event is looked for: whatever order SQLite
@@ -51,6 +55,11 @@ FOUND_IN_ANY_SCRIPT: Final = "is_found(?, r.id, r.goal)"
 def read(db: sqlite3.Connection, run: str, after: int, limit: int) -> tuple[Recorded, ...]:
     rows = db.execute(EVENTS, (key_of(db, run), after, limit)).fetchall()
     return tuple(Recorded(run, seq, encoding.decode(body), body, hash) for seq, body, hash in rows)
+
+
+def heads(db: sqlite3.Connection, runs: Sequence[str]) -> dict[str, int]:
+    """How many events each of these runs has."""
+    return dict(db.execute(HEADS, (msgspec.json.encode(runs).decode(),)).fetchall())
 
 
 def fold(db: sqlite3.Connection, run: str, state: State | None, most: int = PAGE) -> tuple[State | None, int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from functools import partial
 from typing import Any, Final, Literal
 
 import httptools
@@ -25,6 +26,8 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from checkrein.server.auth.gate import ADMITTED, Admitted
+from checkrein.server.streaming.rate_limit import asks_for_stream
+from checkrein.server.streaming.sse import WRITE_NOW
 
 _log = logging.getLogger(__name__)
 
@@ -210,6 +213,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
+        if asks_for_stream(dict(cycle.scope)):
+            cycle.scope[WRITE_NOW] = partial(_write_now, cycle)  # type: ignore[typeddict-unknown-key]
         super()._start_asgi_task(cycle, app)
 
     # -- the end of patience
@@ -251,6 +256,14 @@ class HttpProtocol(HttpToolsProtocol):
     def _end(self) -> None:
         self.transport.close()
         self.loop.call_later(_END_SECONDS, self.transport.abort)
+
+
+def _write_now(cycle: RequestResponseCycle, body: bytes) -> bool:
+    """Write a piece of the body of an answer that streams. Whoever is not told so has to `send` it, and to wait."""
+    if cycle.flow.write_paused or cycle.disconnected or cycle.response_complete or not cycle.chunked_encoding:
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+    return True
 
 
 _ABOUT_UPGRADES: Final = frozenset({b"upgrade", b"http2-settings"})

@@ -157,9 +157,9 @@ class RunFrames:
     def _text(self, chunk: Chunk) -> None:
         if self._ready.is_set():  # of what is over by then there is a record, and of what is live the whole text
             frame = sse.chunk_frame(chunk.call, chunk.offset, chunk.text)
-            self.events.publish(frame)
+            self.events.publish_text(frame)
             if self.live.has_readers:  # whoever joins later is given the whole text
-                self.live.ring.publish(frame)
+                self.live.ring.publish_text(frame)
                 self.live.change(within=TEXT_SECONDS)
 
     def live_texts(self) -> list[bytes]:

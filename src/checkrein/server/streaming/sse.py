@@ -4,6 +4,8 @@ A frame is made once and kept once, however many read it: every reader is a posi
 its bounded queue, and all the backpressure there is: whoever falls out of it is too slow and is let go; it comes back
 with its cursor and misses nothing.
 
+Text comes many times a second. Where the server can write it to a connection at once, no task is woken for it.
+
 How much readers may ask for, and for how long what they share is kept.
 """
 
@@ -40,6 +42,10 @@ _HEADERS: Final = [
 ]
 
 Write = Callable[[bytes], Awaitable[None]]
+WriteNow = Callable[[bytes], bool]
+"""Writes a piece of a body that has begun, without waiting; whether it could."""
+WRITE_NOW: Final = "checkrein.write_now"
+"""Where the scope of a request has a `WriteNow`, if its server offers one."""
 
 
 # -- frames
@@ -93,7 +99,8 @@ class FrameBuffer:
         self._bytes = 0
         self._most_frames = most_frames
         self._most_bytes = most_bytes
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[Reader] = []
+        """Each of them has had all that is here."""
         self.start = 0
         self.published_at = time.monotonic()
 
@@ -102,12 +109,21 @@ class FrameBuffer:
         return self.start + len(self._frames)
 
     def publish(self, frame: bytes) -> None:
+        self._keep(frame)
+        self.wake()
+
+    def publish_text(self, frame: bytes) -> None:
+        """Publish a frame with which nothing ends: a reader whose connection takes it at once is not woken for it."""
+        self._keep(frame)
+        if self._waiting:
+            self._waiting = [reader for reader in self._waiting if reader.takes(frame)]
+
+    def _keep(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._bytes += len(frame)
         self.published_at = time.monotonic()
         if len(self._frames) > self._most_frames or self._bytes > self._most_bytes:
             self._shorten()
-        self.wake()
 
     def _shorten(self) -> None:
         """Down to half, so that it is not done for every frame; the newest one always stays."""
@@ -134,16 +150,15 @@ class FrameBuffer:
     def wake(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            for one in waiting:
-                if not one.done():
-                    one.set_result(None)
+            for reader in waiting:
+                reader.wake()
 
-    def news(self) -> asyncio.Future[None]:
-        """Done when something is published, or there is another reason to look."""
-        # One that is not waited for any more stays here until then: a keep-alive comes soon enough.
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        return waiter
+    def wait(self, reader: Reader) -> None:
+        """Have a reader that has had everything woken when something is published, or there is another reason to look.
+
+        One that is gone stays here until then: a keep-alive comes soon enough.
+        """
+        self._waiting.append(reader)
 
 
 # -- one reader
@@ -160,6 +175,24 @@ class Reader:
         """None: it still reads what came before the ring."""
         self.scope = CancelScope()
         self.sending_since: float | None = None
+        self.write_now: WriteNow | None = None
+        """How its connection is written to without waiting, where that can be done."""
+        self._news: asyncio.Future[None] | None = None
+        """What it waits for. Cancelled at once when it is let go."""
+
+    def wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def takes(self, frame: bytes) -> bool:
+        """Write `frame`, the first that it has not had, or wake it to do that itself; whether it still waits."""
+        if self._news is None or self._news.done() or self.position is None:
+            return False
+        if self.write_now is not None and self.write_now(frame):
+            self.position += 1
+            return True
+        self._news.set_result(None)
+        return False
 
     def is_stuck(self, now: float, stall_seconds: float) -> bool:
         """Whether it does not read, and either the ring has left it behind or that has gone on for too long."""
@@ -185,7 +218,9 @@ class Reader:
             elif is_over():
                 return
             else:
-                await self.ring.news()
+                self._news = asyncio.get_running_loop().create_future()
+                self.ring.wait(self)
+                await self._news
 
 
 class Readers(Protocol):
@@ -214,6 +249,7 @@ class StreamResponse(Response):
             await send({"type": "http.response.body", "body": body, "more_body": True})
             reader.sending_since = None
 
+        reader.write_now = scope.get(WRITE_NOW)
         self._readers.add(reader)
         listening = asyncio.get_running_loop().create_task(_until_gone(receive, reader))
         try:
