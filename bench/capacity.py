@@ -38,14 +38,14 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
     step_worker: float = 2.0e-3  # durable_steps: processor time of a step
     token_worker: float = 27e-6  # streamed_tokens: the runtime
-    token_front: float = 8e-6  # fleet_text: front, a token to one reader
+    token_front: float = 6.6e-6  # fleet_text: front, a token to one reader
     verb_front: float = 10e-3  # fleet_verbs: front, a cancel
     verb_server: float = 7e-3  # fleet_verbs: server, a cancel
     heard: float = 10e-6  # postgres_costs: a process that hears one and follows none of it
     append_server: float = 30e-6  # postgres_costs: one of 100 at a time
     commit_server: float = 200e-6  # postgres_costs: an append alone, less that
     row_server: float = 6e-6  # postgres_costs: a row of text
-    read_server: float = 16e-6  # fleet_text: server, a token, less its row: a row that a front reads
+    read_server: float = 7.5e-6  # fleet_text: server, a token, less its row: a row that a front reads
     told_server: float = 15e-6  # postgres_costs: a notification, to each that listens
     commit_serial: float = (
         300e-6  # postgres_costs: a commit that tells, of one connection; the clock's, not a processor's
