@@ -128,6 +128,14 @@ def test_a_program_is_started_again_from_its_own_record_or_else_as_it_was() -> N
     assert started_again(["/opt/my agent", "Count."]) == "exec -- '/opt/my agent' Count."
 
 
+def test_a_clock_that_runs_out_during_a_pause_is_set_unless_the_user_has_set_it(tmp_path: Path) -> None:
+    made = prepared("claude", tmp_path, {"API_TIMEOUT_MS": "7"})
+
+    assert made.environment["API_TIMEOUT_MS"] == "7"
+    assert int(made.environment["CLAUDE_STREAM_IDLE_TIMEOUT_MS"]) > 24 * 3600 * 1000
+    assert "stream_idle_timeout_ms=604800000}" in prepared("codex", tmp_path).arguments[4]
+
+
 def test_where_a_program_was_told_to_ask_by_a_variable_of_its_own_is_where_requests_go_on_to() -> None:
     copilot = profile_of("copilot")
 
@@ -146,4 +154,6 @@ def test_what_is_written_as_json_is_json_over_what_was_there(tmp_path: Path) -> 
     assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
     config = json.loads(made.environment["OPENCODE_CONFIG_CONTENT"])
     assert config["theme"] == "mine"
-    assert config["provider"]["anthropic"]["options"] == {"timeout": 7, "baseURL": f"{URLS['anthropic']}/v1"}
+    options = config["provider"]["anthropic"]["options"]
+    assert (options["timeout"], options["baseURL"]) == (7, f"{URLS['anthropic']}/v1")
+    assert options["chunkTimeout"] is False, "a pause would outlast it"

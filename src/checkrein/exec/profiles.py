@@ -29,6 +29,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     programs: tuple[str, ...]
     """By these names of its file it is recognised."""
     variables: Mapping[str, str] = {}
+    defaults: Mapping[str, str] = {}
+    """Variables that count where the user has set none."""
     arguments: tuple[str, ...] = ()
     """They go before its own."""
     files: Mapping[str, str] = {}
@@ -52,19 +54,34 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """How it goes on by its own record of what was said; empty: it cannot."""
 
 
+_WEEK_MS: Final = "604800000"
+"""How long a program waits for the next word of an answer: a pause stops it, but not its clock, and one that has run
+out by the resume would have it ask anew. The gateway has a patience of its own with providers."""
+
 _CODEX: Final = (
     'model_providers.checkrein={{name="OpenAI",base_url="{openai_without_secret}",env_key="OPENAI_API_KEY",'
-    'env_http_headers={{"x-checkrein-secret"="CHECKREIN_GATEWAY_PASS"}},wire_api="responses"}}'
+    'env_http_headers={{"x-checkrein-secret"="CHECKREIN_GATEWAY_PASS"}},wire_api="responses",'
+    f"stream_idle_timeout_ms={_WEEK_MS}}}}}"
 )
 _OPENCODE: Final = (
-    '{{"provider":{{"openai":{{"options":{{"baseURL":"{openai}"}}}},'
-    '"anthropic":{{"options":{{"baseURL":"{anthropic}/v1"}}}}}}}}'
+    '{{"provider":{{"openai":{{"options":{{"baseURL":"{openai}","chunkTimeout":false,"headerTimeout":false}}}},'
+    '"anthropic":{{"options":{{"baseURL":"{anthropic}/v1","chunkTimeout":false,"headerTimeout":false}}}}}}}}'
 )
 _PI: Final = '{{"providers":{{"openai":{{"baseUrl":"{openai}"}},"anthropic":{{"baseUrl":"{anthropic}"}}}}}}'
 _LITELLM: Final = {"ANTHROPIC_API_BASE": "{anthropic}"}
 
 PROFILES: Final[Sequence[Profile]] = (
-    Profile(name="claude", programs=("claude",), resumes="claude --continue"),
+    Profile(
+        name="claude",
+        programs=("claude",),
+        defaults={
+            "CLAUDE_STREAM_IDLE_TIMEOUT_MS": _WEEK_MS,
+            "CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS": _WEEK_MS,
+            "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": _WEEK_MS,
+            "API_TIMEOUT_MS": _WEEK_MS,
+        },
+        resumes="claude --continue",
+    ),
     # It heeds no variable, and asks by WebSocket first where only its address is changed. Everybody on the machine can
     # read its arguments, so the secret is not in them.
     Profile(
@@ -171,7 +188,8 @@ def prepare(
         (folder / name).write_bytes(msgspec.json.encode(merged))
     filled = {name: _filled(value.format(**values), environment.get(name)) for name, value in profile.variables.items()}
     before = [argument.format(**values) for argument in profile.arguments]
-    return Prepared((command[0], *before, *command[1:]), {**environment, **filled}, is_known=profile is not UNKNOWN)
+    told = {**profile.defaults, **environment, **filled}
+    return Prepared((command[0], *before, *command[1:]), told, is_known=profile is not UNKNOWN)
 
 
 def upstreams_of(profile: Profile, environment: Mapping[str, str]) -> dict[str, str]:

@@ -21,8 +21,9 @@ NO_SECRET: Final = "-"
 """What stands in an address in place of the secret, where that comes in a header: for programs that have to be told the
 address in their arguments, which everybody on a machine can read."""
 
-TIMEOUTS: Final = Timeouts(connect=30.0, first_byte=3600.0, between_bytes=3600.0)
-"""How long to wait is for the program to say, which has its own patience."""
+TIMEOUTS: Final = Timeouts(connect=30.0, first_byte=3600.0, between_bytes=600.0)
+"""How long to wait is for the program to say, which has its own patience; but some are told to have none with a stream,
+so that they survive a pause."""
 
 
 class Provider(NamedTuple):
