@@ -26,6 +26,7 @@ from bench import (
     fleet_takeover,
     fleet_text,
     fleet_verbs,
+    gateway,
     idle_serve,
     importing,
     lone_append,
@@ -84,6 +85,7 @@ BENCHMARKS: Final = (
     fleet_steps.BENCHMARK,
     fleet_takeover.BENCHMARK,
     fleet_idle.BENCHMARK,
+    gateway.BENCHMARK,
     capacity.BENCHMARK,
 )
 BUILD: Final = ROOT / "build" / "bench"

@@ -7,7 +7,6 @@ code that does so for ours (`calls.model`).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -160,10 +159,14 @@ class SourceModel:
 
     async def stream(self, request: Request) -> AsyncIterator[models.Delta]:
         has_said = False
+        made = self._source(self._asked)
+        items: AsyncIterator[Any] = _once(made) if isinstance(made, Awaitable) else made
         try:
-            async for item in _items(self._source(self._asked)):
-                delta = self._delta(item)
-                if delta is not None:
+            async for item in items:
+                if type(item) is str and item and self.whole is None:
+                    has_said = True
+                    yield models.TextDelta(item)
+                elif (delta := self._delta(item)) is not None:
                     has_said = has_said or isinstance(delta, models.TextDelta)
                     yield delta
         except Exception as error:
@@ -171,6 +174,8 @@ class SourceModel:
             if ours is None or ours is error:
                 raise
             raise ours from error
+        finally:
+            await models.close(items)
         if self.whole is None:
             raise MisuseError(
                 f"The source of an answer of {self.name} ended without `yield WholeAnswer(value, usage)`."
@@ -197,15 +202,8 @@ class SourceModel:
         )
 
 
-async def _items(made: AsyncIterator[Any] | Awaitable[Any]) -> AsyncIterator[Any]:
-    if inspect.isawaitable(made):
-        yield await made
-        return
-    try:
-        async for item in made:
-            yield item
-    finally:
-        await models.close(made)
+async def _once(made: Awaitable[Any]) -> AsyncIterator[Any]:
+    yield await made
 
 
 def _unpriced(usage: Usage) -> Usage:

@@ -18,6 +18,8 @@ class ClientStream:
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
+        self._chunked: asyncio.Transport | None = None
+        """Where the answer goes in chunks, once its head is on its way."""
         self.response: web.StreamResponse | None = None
         self.is_gone = False
         self.is_cut = False
@@ -38,10 +40,18 @@ class ClientStream:
     async def write(self, data: bytes) -> None:
         if self.response is None or self.is_gone or not data or self._request.method == "HEAD":
             return
+        chunked = self._chunked
+        if chunked is not None and not chunked.is_closing() and not chunked.get_write_buffer_size():
+            # What the library would write, without the layers that it goes through: this runs once for every token.
+            chunked.write(b"%x\r\n%b\r\n" % (len(data), data))
+            return
         try:
             await self.response.write(data)
         except ConnectionError:
             self.leave()
+            return
+        if self.response.headers.get("transfer-encoding") == "chunked":
+            self._chunked = self._request.transport
 
     async def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer with `body` as it is."""

@@ -27,6 +27,11 @@ class FrameParser:
     def feed(self, piece: bytes) -> list[Frame]:
         """Each frame that `piece` completes. Raises `EventTooLarge`."""
         text = self._rest + piece if self._rest else piece
+        # One event of one line, as most of them come.
+        is_alone = text.startswith(b"data: ") and text.find(b"\n") == len(text) - 2 and text.endswith(b"\n\n")
+        if is_alone and b"\r" not in text:
+            self._rest = b""
+            return [Frame(text, text[6:-2])]
         frames: list[Frame] = []
         at = 0
         while (end := _end_of(text, at)) > 0:

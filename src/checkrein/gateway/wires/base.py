@@ -48,8 +48,10 @@ class Splice(ABC):
     """Thinking comes with a seal on this wire, so that half of it cannot go on."""
 
     def __init__(self) -> None:
-        self.segment = ""
-        """The text that the client was sent since the attempt began."""
+        self._segment: list[str] = []
+        self._unread: list[bytes] = []
+        """Events of the first attempt that the client was sent as they were. Nobody needs to look into them, unless
+        there is a second one."""
         self.calls = 0
         self.is_finished = False
         self.is_thinking = False
@@ -57,15 +59,22 @@ class Splice(ABC):
         self._joint = ""
         self._held: list[tuple[bytes, list[Event], Iterable[Delta]]] = []
 
+    @property
+    def segment(self) -> str:
+        """The text that the client was sent since the attempt began."""
+        return "".join(self._segment)
+
     def begin(self, joint: str = "") -> None:
         """Another attempt begins. `joint` goes between what the client has and the first text of it."""
+        self._catch_up()
         self._attempt += 1
         self._joint = joint
         self._held.clear()
-        self.segment = ""
+        self._segment = []
         self.began()
 
     def next(self) -> Next:
+        self._catch_up()
         if self.is_finished or self.calls:
             return "close"
         return "fail" if self.is_thinking and self.seals_thinking else "ask"
@@ -74,6 +83,15 @@ class Splice(ABC):
         """What the client is sent of it now."""
         if not frame.data:
             return frame.raw if not self._held else b""
+        if self._attempt == 1 and not self._held and len(deltas) == 1 and type(deltas[0]) is TextDelta:
+            self._unread.append(frame.data)
+            self._segment.append(deltas[0].text)
+            return frame.raw
+        has_call = any(isinstance(delta, ToolCallDelta) for delta in deltas)
+        if self._attempt == 1 and not has_call and not self._held:
+            self._unread.append(frame.data)
+            self._said(deltas)
+            return frame.raw
         if self._attempt == 1:
             raw, events = frame.raw, _decoded(frame.data)
         else:
@@ -82,7 +100,7 @@ class Splice(ABC):
         out = b""
         if self._held and self._is_new_call(deltas):
             out = self._flush()
-        if self._held or any(isinstance(delta, ToolCallDelta) for delta in deltas):
+        if self._held or has_call:
             self._held.append((raw, events, deltas))
             return out + (self._flush() if self.is_whole(events, deltas) else b"")
         self._sent(events, deltas)
@@ -104,14 +122,34 @@ class Splice(ABC):
         self.calls += bool(held)
         return b"".join(raw for raw, _, _ in held)
 
+    def close(self) -> bytes:
+        """What ends the answer in good order with what the client has of it."""
+        self._catch_up()
+        return self.closing()
+
+    def error(self, message: str) -> bytes:
+        """What breaks the answer off, as the provider itself would."""
+        self._catch_up()
+        return self.failing(message)
+
     def _sent(self, events: list[Event], deltas: Iterable[Delta]) -> None:
-        for delta in deltas:
-            if isinstance(delta, TextDelta):
-                self.segment += delta.text
-            elif isinstance(delta, Finished):
-                self.is_finished = True
+        self._catch_up()
+        self._said(deltas)
         for event in events:
             self.note(event)
+
+    def _said(self, deltas: Iterable[Delta]) -> None:
+        for delta in deltas:
+            if isinstance(delta, TextDelta):
+                self._segment.append(delta.text)
+            elif isinstance(delta, Finished):
+                self.is_finished = True
+
+    def _catch_up(self) -> None:
+        unread, self._unread = self._unread, []
+        for data in unread:
+            for event in _decoded(data):
+                self.note(event)
 
     def joined(self, text: str) -> str:
         """`text` with the joint before it, if it is the first of this attempt."""
@@ -143,12 +181,12 @@ class Splice(ABC):
         """An event as a frame."""
 
     @abstractmethod
-    def close(self) -> bytes:
-        """What ends the answer in good order with what the client has of it."""
+    def closing(self) -> bytes:
+        """As `close`."""
 
     @abstractmethod
-    def error(self, message: str) -> bytes:
-        """What breaks the answer off, as the provider itself would."""
+    def failing(self, message: str) -> bytes:
+        """As `error`."""
 
 
 class Wire(ABC):

@@ -51,7 +51,7 @@ class ChatSplice(Splice):
     def encode(self, event: Event) -> bytes:
         return b"data: %b\n\n" % (DONE if event is _DONE else msgspec.json.encode(event))
 
-    def close(self) -> bytes:
+    def closing(self) -> bytes:
         if self.is_finished:
             return self.encode(_DONE)
         kept = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
@@ -59,7 +59,7 @@ class ChatSplice(Splice):
         choice = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if self.calls else "stop"}
         return self.encode({**event, "choices": [choice]}) + self.encode(_DONE)
 
-    def error(self, message: str) -> bytes:
+    def failing(self, message: str) -> bytes:
         return self.encode(
             {"error": {"message": message, "type": "server_error", "param": None, "code": "interrupted"}}
         )

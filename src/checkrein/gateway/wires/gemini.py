@@ -30,13 +30,13 @@ class GeminiSplice(Splice):
     def encode(self, event: Event) -> bytes:
         return b"data: %b\n\n" % msgspec.json.encode(event)
 
-    def close(self) -> bytes:
+    def closing(self) -> bytes:
         if self.is_finished:
             return b""
         content = {"parts": [{"text": ""}], "role": "model"}
         return self.encode({"candidates": [{"content": content, "finishReason": "STOP", "index": 0}]})
 
-    def error(self, message: str) -> bytes:
+    def failing(self, message: str) -> bytes:
         return self.encode({"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}})
 
 

@@ -79,14 +79,14 @@ class MessagesSplice(Splice):
     def encode(self, event: Event) -> bytes:
         return b"event: %b\ndata: %b\n\n" % (str(event.get("type")).encode(), msgspec.json.encode(event))
 
-    def close(self) -> bytes:
+    def closing(self) -> bytes:
         out = b"" if self._open is None else self.encode(self._stop())
         if not self.is_finished:
             ended = {"stop_reason": "tool_use" if self.calls else "end_turn", "stop_sequence": None}
             out += self.encode({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 0}})
         return out + self.encode({"type": "message_stop"})
 
-    def error(self, message: str) -> bytes:
+    def failing(self, message: str) -> bytes:
         return self.encode({"type": "error", "error": {"type": "overloaded_error", "message": message}})
 
 

@@ -152,13 +152,13 @@ class ResponsesSplice(Splice):
 
     # -- the end
 
-    def close(self) -> bytes:
+    def closing(self) -> bytes:
         if self.is_finished:
             return b""
         response = {**self._response, "status": "completed", "id": self.last_id}
         return self._written(self._ended({"type": "response.completed", "response": response}))
 
-    def error(self, message: str) -> bytes:
+    def failing(self, message: str) -> bytes:
         said = {"code": "server_error", "message": message}
         response = {**self._response, "status": "failed", "error": said}
         return self._written([{"type": "response.failed", "response": response}])
