@@ -1,0 +1,46 @@
+"""The engine of a process that drives what was begun in it, and nothing else.
+
+What goes by the same name elsewhere may be another agent altogether, as with programs in terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Self
+
+from checkrein.core.state import State
+from checkrein.engines.dispatcher import Dispatcher
+from checkrein.engines.leases import LeaseEngine
+
+
+class OwnRunsEngine(LeaseEngine):
+    """Takes up the runs that it is told to, and those again when something happens to them while nobody drives them."""
+
+    name: ClassVar[str] = "own"
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        super().__init__(dispatcher)
+        self._own: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._dispatcher.__aenter__()
+        self._dispatcher.is_open = True
+        for work in (self._watch(), self._look_now_and_then()):
+            self._dispatcher.start(work)
+        return self
+
+    async def take_up(self, run: str) -> None:
+        self._own.add(run)
+        await super().take_up(run)
+
+    async def _look(self) -> None:
+        await self._look_at_changed()
+        self._dispatcher.examine_suspects()
+
+    async def _claim(self) -> None:
+        return
+
+    async def _look_at(self, runs: Iterable[str]) -> None:
+        await super()._look_at([run for run in runs if run in self._own])
+
+    async def _take_up_next(self, state: State) -> None:
+        return
