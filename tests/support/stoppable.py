@@ -18,7 +18,7 @@ from typing import Any
 
 from checkrein import Interrupted, tool
 from checkrein.agents.context import Context
-from checkrein.agents.program import ProgramAgent
+from checkrein.agents.program import ContextAgent
 from checkrein.calls.base import CallRequest, Permit
 from checkrein.calls.executor import mark_of
 from checkrein.calls.process import Command, ProcessExecution
@@ -76,17 +76,14 @@ def script(log: str, file: str) -> list[str]:
     return ["/bin/sh", "-c", 'setsid "$@" & wait', "sh", sys.executable, "-c", ticks, log, file]
 
 
-class Shell(ProgramAgent[None]):
+class Shell(ContextAgent):
     """A program in a process, with a model that is asked beside it, again and again, as long as it lives."""
 
     replays = False
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        super().__init__(self._work, name="shell")
+        super().__init__("shell")
         self._arguments = arguments
-
-    async def _work(self, ctx: Context, goal: str) -> None:
-        """Never called: see `play`."""
 
     async def play(self, driver: ProgramApi) -> None:
         request = CallRequest(kind=CallKind.PROCESS, name="ticks", perform=partial(self._perform, driver))

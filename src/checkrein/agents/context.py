@@ -41,7 +41,7 @@ from checkrein.models.registry import resolve
 
 if TYPE_CHECKING:
     from checkrein.agents.agent import Agent
-    from checkrein.agents.program import ProgramAgent
+    from checkrein.agents.program import ContextAgent, ProgramAgent
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Context:
     again, whatever its arguments are by then; calls without are told apart by what they ask for.
     """
 
-    def __init__(self, agent: ProgramAgent[Any], driver: ProgramApi) -> None:
+    def __init__(self, agent: ContextAgent, driver: ProgramApi) -> None:
         self._agent = agent
         self._driver = driver
         self._plan = Plan(driver.note_once)

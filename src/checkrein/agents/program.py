@@ -45,31 +45,36 @@ else:
 Body = Callable[[Context, str], Awaitable[T]]
 
 
-class ProgramAgent(Program, Generic[T]):
-    """An async function over a context, as an agent. Calling it just calls the function.
+class ContextOptions(TypedDict, total=False):
+    """What may be said of an agent besides its name; `ContextAgent` has the defaults."""
 
-    `watchers` read along whatever it asks models.
+    model: str | Model | None
+    tools: Sequence[Tool | MCP | Callable[..., Any] | object]
+    stop_when: Condition | None
+    deps: Any
+    watchers: Sequence[Watching]
 
-    `await run.result()` gives a value of the type that the function says it returns, where that is one that JSON only
-    holds a likeness of, such as a dataclass or a pydantic model.
-    """
+
+class ProgramOptions(ContextOptions, total=False):
+    """What may be said of a program."""
+
+    name: str | None
+
+
+class ContextAgent(Program):
+    """An agent whose runs are played over a `Context`, whoever plays them: what its calls go by."""
 
     def __init__(
         self,
-        function: Body[T],
+        name: str,
         *,
-        name: str | None = None,
         model: str | Model | None = None,
         tools: Sequence[Tool | MCP | Callable[..., Any] | object] = (),
         stop_when: Condition | None = DEFAULT,
         deps: Any = None,
         watchers: Sequence[Watching] = (),
     ) -> None:
-        if not inspect.iscoroutinefunction(function):
-            raise MisuseError(f"A program is an `async def`, and {function!r} is not.")
-        self.function = function
-        self.name = function.__name__ if name is None else agent_name(name)
-        self.description = inspect.getdoc(function) or ""
+        self.name = name
         self.model = model
         given = listed(self.name, tools)
         self.sources: tuple[MCP, ...] = tuple(one for one in given if isinstance(one, MCP))
@@ -77,28 +82,9 @@ class ProgramAgent(Program, Generic[T]):
         self.stop_when = agent_condition(self.name, stop_when)
         self.deps = deps
         self.watchers = agent_watchers(self.name, watchers)
-        self.__doc__ = function.__doc__
 
     def __repr__(self) -> str:
         return f"<Program {self.name}>"
-
-    async def __call__(self, ctx: Context, goal: str) -> T:
-        return await self.function(ctx, goal)
-
-    # -- what a driver asks for
-
-    async def play(self, driver: ProgramApi) -> bytes | None:
-        result = await self.function(Context(self, driver), driver.state.goal)
-        return arguments.encode_result(self.function, result, most=driver.executor.result_bytes)
-
-    def result_of(self, result: bytes) -> Any:
-        returned = returned_by(self.function)
-        if returned is not None:
-            try:
-                return returned.read(result)
-            except (ValueError, MisuseError) as error:  # whether it fits is for its author to say, as with arguments
-                _log.info("a result of program %s is no %s: %s", self.name, returned.name, error)
-        return super().result_of(result)
 
     def undo(self, effect: Effect, call: UndoneCall, driver: ProgramApi) -> Execution:
         assert effect.undo is not None, "only what has an undo is undone"
@@ -118,15 +104,38 @@ class ProgramAgent(Program, Generic[T]):
         return refuse
 
 
-class ProgramOptions(TypedDict, total=False):
-    """What may be said of a program; `ProgramAgent` has the defaults."""
+class ProgramAgent(ContextAgent, Generic[T]):
+    """An async function over a context, as an agent. Calling it just calls the function.
 
-    name: str | None
-    model: str | Model | None
-    tools: Sequence[Tool | MCP | Callable[..., Any] | object]
-    stop_when: Condition | None
-    deps: Any
-    watchers: Sequence[Watching]
+    `watchers` read along whatever it asks models.
+
+    `await run.result()` gives a value of the type that the function says it returns, where that is one that JSON only
+    holds a likeness of, such as a dataclass or a pydantic model.
+    """
+
+    def __init__(self, function: Body[T], *, name: str | None = None, **options: Unpack[ContextOptions]) -> None:
+        if not inspect.iscoroutinefunction(function):
+            raise MisuseError(f"A program is an `async def`, and {function!r} is not.")
+        super().__init__(function.__name__ if name is None else agent_name(name), **options)
+        self.function = function
+        self.description = inspect.getdoc(function) or ""
+        self.__doc__ = function.__doc__
+
+    async def __call__(self, ctx: Context, goal: str) -> T:
+        return await self.function(ctx, goal)
+
+    async def play(self, driver: ProgramApi) -> bytes | None:
+        result = await self.function(Context(self, driver), driver.state.goal)
+        return arguments.encode_result(self.function, result, most=driver.executor.result_bytes)
+
+    def result_of(self, result: bytes) -> Any:
+        returned = returned_by(self.function)
+        if returned is not None:
+            try:
+                return returned.read(result)
+            except (ValueError, MisuseError) as error:  # whether it fits is for its author to say, as with arguments
+                _log.info("a result of program %s is no %s: %s", self.name, returned.name, error)
+        return super().result_of(result)
 
 
 @overload
