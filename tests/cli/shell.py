@@ -151,8 +151,15 @@ class Shell:
 
     def start(self, *arguments: str, before: Sequence[str] = (), **variables: str) -> Started:
         """Start a command with its output in a pipe; with a command `before` it that executes it."""
+        return self._piped([*before, *PROGRAM, *arguments], variables)
+
+    def start_program(self, program: str, *arguments: str, **variables: str) -> Started:
+        """The same of a program of Python that runs ours with another setting than is to be had."""
+        return self._piped([sys.executable, "-P", "-c", program, *arguments], variables)
+
+    def _piped(self, command: Sequence[str], variables: Mapping[str, str]) -> Started:
         process = subprocess.Popen(
-            [*before, *PROGRAM, *arguments],
+            command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,

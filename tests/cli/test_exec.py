@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import time
+from http.cookiejar import CookieJar
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
-from tests.cli.shell import Shell, Started, until
+from tests.cli.shell import PROGRAM, Shell, Started, until
 from tests.support.witness import is_alive
 
 TICKS = """
@@ -208,6 +213,80 @@ def test_sealed_is_refused_with_the_reason_where_it_is_not_possible(
     assert done.code == 2
     assert "error[not_sealed]" in done.err
     assert "only Linux" in done.err
+
+
+def test_open_serves_a_page_with_the_run_and_its_bar_beside_the_program(shell: Shell) -> None:
+    """D1: the link lets a browser in once; the verbs of its page stop the program. No other run is begun from there."""
+    started = start(shell, "--open")
+    started.until("&run=")
+    found = re.search(r"(http://127\.0\.0\.1:\d+)/enter\?code=\S+&run=(r-\w+)", started.text)
+    assert found is not None
+    browser = build_opener(HTTPCookieProcessor(CookieJar()))
+
+    with browser.open(Request(found[0], headers={"accept": "text/html"}), timeout=60) as page:
+        assert page.url == f"{found[1]}/runs/{found[2]}"
+    asked = {"content-type": "application/json", "origin": found[1], "sec-fetch-site": "same-origin"}
+    with browser.open(Request(f"{found[1]}/api/runs/{found[2]}/pause", b"{}", asked), timeout=60) as answer:
+        assert answer.status in (200, 202)
+    started.until("Paused.")
+    assert is_quiet(shell)
+    with pytest.raises(HTTPError) as refused:
+        browser.open(Request(f"{found[1]}/api/runs", b'{"agent": "sh", "goal": "Go."}', asked), timeout=60)
+    assert refused.value.code in (404, 422, 409)
+    refused.value.close()
+    assert shell.say("cancel", "last").code == 0
+
+    assert started.wait() == 3
+
+
+def test_two_programs_of_one_name_on_one_store_keep_to_their_own(shell: Shell) -> None:
+    script = "echo $0 >> $WITNESS.$0; sleep 0.3; echo $0 >> $WITNESS.$0"
+    started = [shell.start("exec", "--", "sh", "-c", script, str(number)) for number in range(3)]
+
+    assert [one.wait() for one in started] == [0, 0, 0]
+    for number in range(3):
+        assert (shell.folder / f"log.{number}").read_text() == f"{number}\n{number}\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import signal, time, os; signal.signal(signal.SIGTERM, signal.SIG_IGN); note('begun'); time.sleep(600)",
+        "import time; os.close(0); note('begun'); time.sleep(600)",
+        "import time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        os.execve(sys.executable, [sys.executable, '-c', 'import os, time; "
+        'open(os.sys.argv[1], "a").write(f"0 {os.getpid()} begun\\\\n"); time.sleep(600)\', '
+        "os.environ['WITNESS']], {})\n    os._exit(0)\ntime.sleep(600)",
+    ],
+    ids=["ignores SIGTERM", "closes its input", "forks twice into a session of its own, with another environment"],
+)
+def test_a_program_that_resists_is_ended_all_the_same(shell: Shell, script: str) -> None:
+    """D4"""
+    note = "import os, sys\ndef note(word):\n    open(os.environ['WITNESS'], 'a').write(f'0 {os.getpid()} {word}\\n')\n"
+    started = shell.start("exec", "--", sys.executable, "-c", note + script)
+    shell.saw("begun")
+
+    assert shell.say("cancel", "last").code == 0
+
+    assert started.wait() == 3
+    assert not any(is_alive(pid) for pid in tickers(shell))
+
+
+def test_huge_and_binary_output_passes_as_it_is(shell: Shell) -> None:
+    script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 40_000)"
+
+    with (shell.folder / "out").open("wb") as out:
+        done = subprocess.run(
+            [*PROGRAM, "exec", "--", sys.executable, "-c", script],
+            stdout=out,
+            stdin=subprocess.DEVNULL,
+            cwd=shell.folder,
+            env=shell.environment,
+            check=False,
+        )
+
+    assert done.returncode == 0
+    assert (shell.folder / "out").read_bytes() == bytes(range(256)) * 40_000
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,25 @@ def test_detached_it_goes_on_without_a_terminal_and_can_be_stopped_from_elsewher
     none_left(shell)
 
 
+def test_the_words_at_a_detach_stand_on_a_line_of_their_own(shell: Shell) -> None:
+    """Wherever a full-screen program has left the cursor."""
+    started = shell.terminal(
+        "exec", "--", sys.executable, "-c", "print('\\x1b[2J\\x1b[3;9Hhere', end='', flush=True); input()"
+    )
+    resize(started, 24, 100)
+    os.kill(started.process.pid, signal.SIGWINCH)
+    until(lambda: "here" in shown(started, 24, 100)[2])
+    until(lambda: "Running" in shown(started, 24, 100)[23])
+
+    started.keys(PREFIX + "d")
+
+    assert started.wait() == 0
+    lines = shown(started, 24, 100)
+    assert lines[1].strip() == "here"
+    assert lines[22].startswith("Detached.")
+    assert shell.say("cancel", "last").code == 0
+
+
 def test_whoever_kills_the_process_that_the_shell_waits_for_ends_the_program(shell: Shell) -> None:
     """D4 D26"""
     started = start(shell)

@@ -93,7 +93,7 @@ def said(shell: Shell) -> str:
 
 
 async def do(shell: Shell, *arguments: str) -> Done:
-    return await asyncio.to_thread(shell.do, *arguments)
+    return await asyncio.to_thread(shell.say, *arguments)
 
 
 async def in_mid_answer(provider: Provider) -> None:

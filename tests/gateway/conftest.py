@@ -7,13 +7,16 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from checkrein import Context, Run, Runtime, agent
-from checkrein.gateway import Gateway
+from checkrein.control.view import RunView
+from checkrein.gateway import Gateway, exchange
+from checkrein.models.base import Delta, TextDelta, ThinkingDelta, ToolCallDelta
 from checkrein.testing.provider import Provider
 from checkrein.testing.provider.scenario import Script
 
@@ -23,7 +26,10 @@ _NUMBERS = itertools.count()
 class Scene:
     """A run whose program does nothing but keep a gateway open, and what stands on both sides of it."""
 
-    def __init__(self, provider: Provider, run: Run[Any], gateway: Gateway, clients: AsyncExitStack) -> None:
+    def __init__(
+        self, provider: Provider, run: Run[Any], gateway: Gateway, clients: AsyncExitStack, passed: Passed
+    ) -> None:
+        self._passed = passed
         self.provider = provider
         self.run = run
         self.gateway = gateway
@@ -54,11 +60,44 @@ class Scene:
         """Until the provider has sent so many tokens."""
         await self.provider.until(lambda log: bool(log) and log[request].tokens_sent >= count, timeout=90)
 
+    async def has_passed(self, pieces: int, calls: int = 0) -> None:
+        """Until so many pieces of text and thinking, and so many calls, of all answers together, have come to the
+        gateway: what a client is to have of them is written in the same turn of the event loop."""
+        async with asyncio.timeout(90):
+            while self._passed.pieces < pieces or len(self._passed.calls) < calls:
+                await asyncio.sleep(0.005)
+
+    async def recorded(self, calls: int) -> RunView:
+        """The run, once so many calls of it are over: a client has its answer a moment before that is recorded."""
+        async with asyncio.timeout(90):
+            while True:
+                view = await self.run.view()
+                if sum(call.now != "running" for call in view.calls) >= calls:
+                    return view
+                await asyncio.sleep(0.02)
+
+
+class Passed:
+    """Counts what the gateway reads of answers."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self.calls: set[int] = set()
+        self._read = exchange._deltas
+
+    def __call__(self, reader: Any, frame: Any) -> list[Delta]:
+        deltas = self._read(reader, frame)
+        self.pieces += sum(isinstance(delta, TextDelta | ThinkingDelta) and bool(delta.text) for delta in deltas)
+        self.calls |= {delta.index for delta in deltas if isinstance(delta, ToolCallDelta)}
+        return deltas
+
 
 @asynccontextmanager
 async def scene(script: Script, **options: Any) -> AsyncIterator[Scene]:
     made: asyncio.Future[Gateway] = asyncio.get_running_loop().create_future()
+    passed = Passed()
     async with Provider(script) as provider, Runtime("memory:") as runtime, AsyncExitStack() as clients:
+        clients.enter_context(patch.object(exchange, "_deltas", passed))
         upstreams = {"openai": provider.openai_url, "anthropic": provider.anthropic_url, "gemini": provider.gemini_url}
 
         @agent(name=f"gateway_{next(_NUMBERS)}", **options)
@@ -75,7 +114,7 @@ async def scene(script: Script, **options: Any) -> AsyncIterator[Scene]:
         except asyncio.CancelledError:
             await ended  # it says why
             raise
-        yield Scene(provider, run, made.result(), clients)
+        yield Scene(provider, run, made.result(), clients, passed)
         ended.cancel()
 
 

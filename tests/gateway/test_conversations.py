@@ -67,8 +67,7 @@ async def test_what_was_said_in_the_middle_of_an_answer_stays_in_its_middle():
             return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
 
         asking = asyncio.ensure_future(stream())
-        await here.tokens(2)
-        await asyncio.sleep(0.1)
+        await here.has_passed(2)
         await here.run.redirect("Only brown ones.")
         said = await asking
         await say(here, GOAL, {"role": "assistant", "content": said}, {"role": "user", "content": "And now?"})

@@ -315,6 +315,22 @@ class ProgramApi:
             await self.need(need, about=place)  # again after a pause of somebody else's, which it could not join
         await self._session.until_permitted()
 
+    async def withdraw_approvals(self, why: str, *, of: str = "") -> None:
+        """Whoever asked for approvals waits for them no more: those that are pending are declined because of `why`.
+
+        `of` is the fingerprint of a call: only that one's, where it can be told which it is.
+        """
+        pending = [
+            call
+            for call, approval in self.state.approvals.items()
+            if approval.decision is None and of in ("", approval.fingerprint)
+        ]
+        for call in pending if len(pending) == 1 or not of else ():
+            session = self._session
+            await session.try_to(
+                c.DenyCall(id=session.new_id("withdrawn"), at=session.now(), by=RUNTIME, reason=why, call=call)
+            )
+
     async def until_it_may_go_on(self) -> None:
         """Wait until the run may begin calls, or something it waits for has come."""
         if self.state.instruction is None or not may_permit(self.state):

@@ -48,6 +48,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     redirect."""
     offers_tools: bool = True
     """Its main conversation offers tools, so that what offers none is a title or a summary."""
+    asks: str = ""
+    """It asks before each of its tools where settings say so, which are given to it by this option."""
     needs: str = ""
     """The variable without which it is logged in otherwise, and all of this is left alone."""
     resumes: str = ""
@@ -80,6 +82,7 @@ PROFILES: Final[Sequence[Profile]] = (
             "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": _WEEK_MS,
             "API_TIMEOUT_MS": _WEEK_MS,
         },
+        asks="--settings",
         resumes="claude --continue",
     ),
     # It heeds no variable, and asks by WebSocket first where only its address is changed. Everybody on the machine can

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from checkrein.agents.agent import agent_name
 from checkrein.agents.context import Context
-from checkrein.agents.program import ProgramAgent
+from checkrein.agents.program import ContextAgent
 from checkrein.calls.base import CallRequest, Execution, Perform, Permit, RefusedExecution
 from checkrein.calls.executor import mark_of
 from checkrein.calls.process import Command, ProcessExecution
@@ -24,8 +26,10 @@ from checkrein.core.conditions import Condition
 from checkrein.core.enums import CallKind, Verb, When
 from checkrein.core.events import WatcherFlagged
 from checkrein.driver.program_api import ProgramApi
+from checkrein.exec.hook_settings import with_hook
 from checkrein.exec.profiles import Profile, bring_home, prepare, upstreams_of
 from checkrein.exec.seal import Seal
+from checkrein.exec.tool_hook import ToolHook
 from checkrein.gateway.gateway import Gateway
 
 FIRST: Final = "c1"
@@ -36,8 +40,12 @@ BYPASS_SECONDS: Final = 10.0
 BYPASS: Final = "It has asked no model through the gateway yet: it may go round it. --sealed leaves it no other way."
 
 
-class CommandProgram(ProgramAgent[Any]):
-    """Runs `command`, which is told by its profile to ask the gateway. Raises `MisuseError` for a wrong upstream."""
+class CommandProgram(ContextAgent):
+    """Runs `command`, which is told by its profile to ask the gateway. Raises `MisuseError` for a wrong upstream.
+
+    `approves` are the tools that a person is asked about, of a program whose profile asks. `before` is awaited with the
+    id of the run, before the program begins.
+    """
 
     replays = False
 
@@ -49,14 +57,18 @@ class CommandProgram(ProgramAgent[Any]):
         *,
         upstreams: Mapping[str, str] | None = None,
         sealed: bool = False,
+        approves: Sequence[str] = (),
+        before: Callable[[str], Awaitable[None]] | None = None,
         stop_when: Condition | None = None,
     ) -> None:
-        super().__init__(self._work, name=name, stop_when=stop_when)
+        super().__init__(agent_name(name), stop_when=stop_when)
         self.description = f"`{shlex.join(command.arguments)}`, a program that knows nothing of Checkrein."
         self._command = command
         self._profile = profile
         self._upstreams = upstreams_of(profile, command.environment) | dict(upstreams or {})
         self._sealed = sealed
+        self._approves = approves
+        self._before = before
         self._execution: ProcessExecution | None = None
 
     @property
@@ -68,20 +80,20 @@ class CommandProgram(ProgramAgent[Any]):
     def going_on(self) -> str:
         """How the program itself goes on where it was ended, in a sentence; empty: it cannot."""
         how = self._profile.resumes
-        return (
-            f"{self.name} has a record of its own, from which it goes on with: checkrein exec -- {how}" if how else ""
-        )
-
-    async def _work(self, ctx: Context, goal: str) -> Any:
-        raise NotImplementedError  # it is played below, with the driver in hand
+        return f"{self.name} goes on by its own record with: checkrein exec --continue last" if how else ""
 
     async def play(self, driver: ProgramApi) -> bytes | None:
+        if self._before is not None:
+            await self._before(driver.run)
         environment = self._command.environment
+        hook = ToolHook(driver, self._approves, end_since=self._end_since, finishes=not self._command.freezes)
         async with Gateway(
             Context(self, driver),
             upstreams=self._upstreams,
             environment=environment,
             main_offers_tools=self._profile.offers_tools,
+            hook=hook if self._profile.asks else None,
+            tell=partial(self._note, driver),
         ) as gateway:
             seal = Seal(gateway.port) if self._sealed else None
             with tempfile.TemporaryDirectory(prefix="checkrein-exec-") as folder:
@@ -95,9 +107,12 @@ class CommandProgram(ProgramAgent[Any]):
     async def _play(self, driver: ProgramApi, gateway: Gateway, seal: Seal | None, folder: Path) -> bytes | None:
         environment = {**self._command.environment, **gateway.environment()}
         prepared = prepare(self._profile, self._command.arguments, environment, gateway.urls, folder)
+        arguments = prepared.arguments
+        if self._profile.asks:
+            arguments = with_hook(arguments, self._profile.asks, gateway.hook_url, folder)
         command = msgspec.structs.replace(
             self._command,
-            arguments=prepared.arguments,
+            arguments=arguments,
             environment=prepared.environment,
             seal=None if seal is None else (seal.line.fileno(), seal.port),
         )
@@ -105,13 +120,16 @@ class CommandProgram(ProgramAgent[Any]):
         def perform(permit: Permit) -> Execution:
             return self._start(command, driver, permit)
 
-        if self._profile.hears_of_kills:
+        if self._profile.hears_of_kills and not self._profile.asks:  # else each tool is a call, and stopped as one
             driver.start(self._end_commands(driver, gateway))
         if seal is None and not prepared.is_known:
             driver.start(self._tell_of_a_bypass(driver, gateway))
-        arguments = msgspec.json.encode({"command": list(self._command.arguments)})
-        request = CallRequest(kind=CallKind.PROCESS, name=self.name, perform=perform, arguments=arguments)
-        return (await driver.call(request)).value
+        asked = msgspec.json.encode({"command": list(self._command.arguments)})
+        request = CallRequest(kind=CallKind.PROCESS, name=self.name, perform=perform, arguments=asked)
+        try:
+            return (await driver.call(request)).value
+        finally:
+            driver.start(driver.withdraw_approvals(f"{self.name} has ended."))
 
     def _start(self, command: Command, driver: ProgramApi, permit: Permit) -> Execution:
         if (permit.call, permit.attempt) != (FIRST, 1):
@@ -136,7 +154,14 @@ class CommandProgram(ProgramAgent[Any]):
     async def _tell_of_a_bypass(self, driver: ProgramApi, gateway: Gateway) -> None:
         await asyncio.sleep(BYPASS_SECONDS)
         if not gateway.requests:
-            driver.note_once(WatcherFlagged(id="bypass", at=driver.now(), watcher="gateway", what=BYPASS))
+            self._note(driver, "bypass", BYPASS)
+
+    def _note(self, driver: ProgramApi, kind: str, words: str) -> None:
+        driver.note_once(WatcherFlagged(id=kind, at=driver.now(), watcher="gateway", what=words))
+
+    async def _end_since(self, moment: float) -> None:
+        if self._execution is not None:
+            await self._execution.end_since(moment)
 
     def answer(self, question: str, driver: ProgramApi) -> Perform:
         def refuse(permit: Permit) -> Execution:

@@ -8,6 +8,7 @@ nowhere else, so it is this that decides how to go on, and not what was recorded
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
@@ -86,6 +87,14 @@ class Exchange:
         """Half answers, and what the model was told then, in their order."""
         self._told = ""
         self._response: Response | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The run is being cancelled: close what is asked for now. That it was stopped is for its call to say, which is
+        aborted a moment later."""
+        self._is_stopped = True
+        if self._response is not None:
+            self._response.close()
 
     def leave(self) -> None:
         """The client is gone: nobody waits for the rest."""
@@ -117,11 +126,14 @@ class Exchange:
             yield WholeAnswer({"status": 502}, Usage())
             return
         self.answered_since = table.now()
+        response = self._response
+        kind = response.headers.get("content-type", "")
+        is_stream = response.status == 200 and kind.startswith("text/event-stream")
         try:
-            async for item in self._read(self._response):
+            async for item in self._stream(response) if is_stream else self._read(response):
                 yield item
         finally:
-            self._response.close()
+            response.close()
 
     # -- what is asked
 
@@ -169,14 +181,9 @@ class Exchange:
     # -- what comes
 
     async def _read(self, response: Response) -> AsyncIterator[str | WholeAnswer]:
-        kind = response.headers.get("content-type", "")
-        if response.status == 200 and kind.startswith("text/event-stream"):
-            if not self._client.is_begun:
-                await self._client.begin(200, upstream.answer_headers(response.headers))
-            async for item in self._stream(response):
-                yield item
-            return
         body = await _whole(response)
+        if self._is_stopped:
+            await asyncio.Event().wait()
         if body is None:
             self._client.cut()
             yield WholeAnswer({"status": response.status, "cut": True}, Usage())
@@ -200,6 +207,8 @@ class Exchange:
 
     async def _stream(self, response: Response) -> AsyncIterator[str | WholeAnswer]:
         parser, reader, collector = FrameParser(), self.wire.reader(), Collector()
+        if not self._client.is_begun:
+            await self._client.begin(200, upstream.answer_headers(response.headers))
         try:
             while data := await response.read():
                 text = await self._pass_on(parser.feed(data), reader, collector)
@@ -212,6 +221,8 @@ class Exchange:
                 yield text
         except (ModelUnavailable, EventTooLarge) as error:
             _log.info("%s broke off: %s", self._target.provider, error)
+        if self._is_stopped:
+            await asyncio.Event().wait()  # until it is aborted
         if self._client.is_gone:
             yield WholeAnswer({"status": 200, "left": True})
             return
@@ -229,6 +240,8 @@ class Exchange:
 
     async def _pass_on(self, frames: list[Frame], reader: Reader, collector: Collector) -> str:
         """Send the client what may be sent of it, and return the text in it."""
+        if len(frames) == 1:
+            return await self._pass_one_on(frames[0], reader, collector)
         out: list[bytes] = []
         texts: list[str] = []
         for frame in frames:
@@ -240,6 +253,17 @@ class Exchange:
                     texts.append(delta.text)
         await self._client.write(b"".join(out))
         return "".join(texts)
+
+    async def _pass_one_on(self, frame: Frame, reader: Reader, collector: Collector) -> str:
+        """The same for a single event, as most of them come: this runs once for every token."""
+        deltas = _deltas(reader, frame)
+        await self._client.write(self._splice.take(frame, deltas))
+        text = ""
+        for delta in deltas:
+            collector.add(delta)
+            if type(delta) is TextDelta:
+                text += delta.text
+        return text
 
     def _end(self, answer: Answered) -> WholeAnswer:
         splice = self._splice

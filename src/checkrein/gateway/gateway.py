@@ -17,9 +17,9 @@ import logging
 import re
 import secrets
 import zlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
 
@@ -51,6 +51,13 @@ CLOSE_SECONDS: Final = 1.0
 
 STOPPED: Final = "This run was cancelled in Checkrein; nothing more is asked of a model for it."
 
+STRANGER: Final = "Somebody asked the gateway with another secret, and was answered 404."
+UNREADABLE: Final = (
+    "A request to {} cannot be read: its body is no JSON, or compressed in a way that is not known. Such requests are "
+    "passed on, counted and stopped with the run, but what they say is not seen, and no instruction goes with them."
+)
+CHAINED: Final = "Requests to {} go on to another gateway of Checkrein: both may stop them."
+
 CHAT, RESPONSES, MESSAGES, GEMINI = ChatWire(), ResponsesWire(), MessagesWire(), GeminiWire()
 
 WIRES: Final[tuple[tuple[str, re.Pattern[str], Wire], ...]] = (
@@ -65,6 +72,19 @@ OF_PROVIDER: Final[Mapping[str, Wire]] = {"openai": CHAT, "anthropic": MESSAGES,
 """How each says that something went wrong."""
 
 
+HOOK: Final = "hook"
+
+
+class Hook(Protocol):
+    """Who is asked before a program uses a tool."""
+
+    async def ask(self, raw: bytes) -> bytes:
+        """What the program is told, of what it says it is about to do: both JSON, as the program has it."""
+
+    def finished(self, use: str, result: str) -> None:
+        """The result of a tool call, by its id, has come by in a request. It may come by often."""
+
+
 class Gateway:
     """A gateway for the requests of one program, as calls of the run of `ctx`.
 
@@ -74,7 +94,9 @@ class Gateway:
     `upstreams` says where requests go on to, by provider (`openai`, `anthropic`, `gemini`); without, that is what the
     provider's variable in `environment` (that of this process) held before, or else the provider's own address. Raises
     `MisuseError` for a provider that is not known and an upstream that is no address. `main_offers_tools` says that the
-    program's main conversation offers tools: what a person says then goes with no request that offers none.
+    program's main conversation offers tools: what a person says then goes with no request that offers none. `hook` is
+    asked by programs that ask before they use a tool, at `hook_url`, and told what came of those tools. `tell` is told
+    what a person should know, with a word for its kind: once of each kind.
 
     It serves for as long as the `async with` lasts. Once the run is being cancelled its streams are closed, and
     everything is answered with 400; on leaving, every connection is closed.
@@ -87,33 +109,45 @@ class Gateway:
         upstreams: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         main_offers_tools: bool = False,
+        hook: Hook | None = None,
+        tell: Callable[[str, str], None] | None = None,
     ) -> None:
         given = {} if environment is None else {"environment": environment}
         self.upstreams = upstream.upstreams_of(upstreams or {}, **given)
         """Where requests go on to, by provider."""
         self.requests = 0
         """How many requests for a model there were."""
-        self.unreadable = 0
-        """How many of them could not be read: their bodies are no JSON, or compressed in a way that is not known."""
+        self._hook = hook
+        self._tell = tell
+        self._told: set[str] = set()
         self._ctx = ctx
         self._secret = MARK + secrets.token_urlsafe(24)
         self._main = MainConversation(offers_tools=main_offers_tools)
         self._steps = ToolSteps(ctx)
+        self._exchanges: set[Exchange] = set()
+        """Those that are not over."""
         self._ids: dict[str, str] = {}
         """Of answers that the client knows by another id than the provider."""
         self._runner: web.AppRunner | None = None
         self._port = 0
         self._over: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._has_told_of_strangers = False
 
     @property
     def urls(self) -> dict[str, str]:
         """The address of each provider here. They hold the secret."""
+        return {name: f"{self._base}/{provider.path}" for name, provider in PROVIDERS.items()}
+
+    @property
+    def _base(self) -> str:
         if self._runner is None:
             raise MisuseError("The gateway has no address yet: use it inside `async with`.")
-        base = f"http://{HOST}:{self._port}/{self._secret}"
-        return {name: f"{base}/{provider.path}" for name, provider in PROVIDERS.items()}
+        return f"http://{HOST}:{self._port}/{self._secret}"
+
+    @property
+    def hook_url(self) -> str:
+        """Where a hook asks. It holds the secret."""
+        return f"{self._base}/{HOOK}"
 
     @property
     def port(self) -> int:
@@ -155,7 +189,7 @@ class Gateway:
         self._over = asyncio.get_running_loop().create_future()
         self._start(self._watch())
         for name in self.chained:
-            _log.info("requests to %s go on to another gateway of Checkrein", name)
+            self._tell_once(f"chained.{name}", CHAINED.format(name))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -165,6 +199,13 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._runner.cleanup()
+
+    def _tell_once(self, kind: str, words: str) -> None:
+        if kind not in self._told:
+            self._told.add(kind)
+            _log.warning("%s", words)
+            if self._tell is not None:
+                self._tell(kind, words)
 
     # -- the end
 
@@ -178,6 +219,8 @@ class Gateway:
     def _end(self) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
+            for exchange in self._exchanges:
+                exchange.stop()
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -198,7 +241,9 @@ class Gateway:
             return web.Response(status=426, text="This gateway speaks HTTP only.")
         raw = await request.read()
         if self._is_over:
-            return _refused(OF_PROVIDER[provider])
+            return _refused(OF_PROVIDER.get(provider, CHAT))
+        if provider == HOOK:
+            return await self._ask_hook(raw)
         wire = next((wire for name, path, wire in WIRES if name == provider and path.fullmatch(rest)), None)
         target = Target(
             provider,
@@ -222,14 +267,29 @@ class Gateway:
         if secret == upstream.NO_SECRET:
             secret = request.headers.get(upstream.SECRET_HEADER, "")
         if not secrets.compare_digest(secret.encode(), self._secret.encode()):
-            if not self._has_told_of_strangers:
-                self._has_told_of_strangers = True
-                _log.warning("somebody asked the gateway with another secret, and was answered 404")
+            self._tell_once("stranger", STRANGER)
             return None
+        if rest == HOOK and self._hook is not None:
+            return HOOK, ""
         for name, provider in PROVIDERS.items():
             if rest == provider.path or rest.startswith(f"{provider.path}/"):
                 return name, rest[len(provider.path) + 1 :]
         return None
+
+    async def _ask_hook(self, raw: bytes) -> web.StreamResponse:
+        from aiohttp import web
+
+        assert self._hook is not None
+        assert self._over is not None
+        asking = self._start(self._hook.ask(raw))
+        try:
+            await asyncio.wait({asking, self._over}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not asking.done():
+                asking.cancel()
+        if not asking.done() or asking.cancelled():
+            return _refused(CHAT)
+        return web.Response(body=asking.result(), content_type="application/json")
 
     # -- a request for a model
 
@@ -237,13 +297,13 @@ class Gateway:
         self.requests += 1
         body = _decoded(target.raw, request.headers.get("content-encoding", ""))
         if body is None:
-            self.unreadable += 1
-            _log.info("%d requests cannot be read and are passed on, the last to %s", self.unreadable, target.provider)
+            self._tell_once("unreadable", UNREADABLE.format(target.provider))
         else:
             body, target = self._with_real_id(body, target)
         is_main = body is not None and self._main.has(wire, body)
         client = ClientStream(request)
         exchange = Exchange(wire, target, body, client, main=self._main if is_main else None, listener=self)
+        self._exchanges.add(exchange)
         if is_main:
             self._main.asked()
         asked = self._recorded(wire, body, target)
@@ -251,6 +311,7 @@ class Gateway:
         answering = self._start(
             self._ctx.answer(exchange.source, name=name, place=f"gateway.{self.requests}", asked=asked, carries=is_main)
         )
+        answering.add_done_callback(lambda _: self._exchanges.discard(exchange))
         return await self._until_answered(exchange, client, answering, wire)
 
     async def _until_answered(
@@ -281,7 +342,10 @@ class Gateway:
         if body is None:
             return asked | {"unreadable": True}
         messages = wire.messages(body)
-        self._steps.finished(wire.results(messages))
+        for call, text in wire.results(messages):
+            self._steps.finished(call)
+            if self._hook is not None:
+                self._hook.finished(call, text)
         last = [message for message in messages[-1:] if not wire.is_answer(message)]
         texts = [wire.text_of(message) for message in last]
         results = [{"call": call, "result": text[:MOST_SHOWN]} for call, text in wire.results(last)]

@@ -6,7 +6,6 @@ What the program does with them is its own; all that is known here is what it sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from checkrein.agents.context import Context
@@ -31,11 +30,10 @@ class ToolSteps:
         finally:
             self._done.pop(call.id, None)
 
-    def finished(self, results: Iterable[tuple[str, str]]) -> None:
-        """A request brings these results along, of calls by id."""
-        for call, _ in results:
-            if (done := self._done.get(call)) is not None:
-                done.set()
+    def finished(self, call: str) -> None:
+        """A request brings the result of this call along."""
+        if (done := self._done.get(call)) is not None:
+            done.set()
 
 
 def title_of(call: SeenCall) -> str:

@@ -8,17 +8,21 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from checkrein import logs
 from checkrein.cli import options, output
-from checkrein.cli.session import check_writable
+from checkrein.cli.completion import complete_runs
+from checkrein.cli.lookup import find_run
+from checkrein.cli.session import check_writable, opened
 from checkrein.core.enums import ENDED_BY_ITSELF, TERMINAL, Status
 from checkrein.core.escape import one_line
-from checkrein.exec.profiles import NAMES, profile_of
+from checkrein.errors import WrongInput
+from checkrein.exec.profiles import NAMES, PROFILES, profile_of
 
 if TYPE_CHECKING:
     from checkrein.calls.process import Command
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from checkrein.core.conditions import Condition
     from checkrein.exec.program import CommandProgram
     from checkrein.runtime import Runtime
+    from checkrein.server.processes.beside import PageAccess
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -50,13 +55,16 @@ class Wanted(NamedTuple):
     sealed: bool = False
     profile: str | None = None
     upstream: tuple[str, ...] = ()
+    approve: tuple[str, ...] = ()
+    opens: bool = False
+    continues: str | None = None
 
 
 class _AfterDashes(click.Command):
     """Everything behind `--` is the program's own, also what looks like an option of ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not {"--", "--help", "-h"} & {*args}:
+        if not {"--", "--help", "-h", "--continue"} & {*args}:
             raise click.UsageError("Say which program after `--`, as in: checkrein exec -- claude", ctx)
         return super().parse_args(ctx, args)
 
@@ -95,6 +103,21 @@ def _cap(
     help="Where requests to openai, anthropic or gemini go on to, if not where its variable says.",
 )
 @click.option("--sealed", is_flag=True, help="Without a network but for the gateway (Linux): it cannot go round it.")
+@click.option(
+    "--approve",
+    metavar="TOOL",
+    multiple=True,
+    help="Ask a person before it uses this tool, such as Bash or 'mcp__*', where the program asks first (claude). "
+    "Repeatable.",
+)
+@click.option(
+    "--continue",
+    "continues",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="Go on from where a run ended, in the same thread, by the program's own record; or `last`.",
+)
+@click.option("--open", "opens", is_flag=True, help="Serve a page with the run beside it, and open that in a browser.")
 @options.plain
 @options.as_json
 @options.by
@@ -123,6 +146,8 @@ class Manner(NamedTuple):
 
 
 def _exec(wanted: Wanted, store: str, manner: Manner) -> int:
+    if wanted.continues is not None:
+        wanted = asyncio.run(_going_on(wanted, wanted.continues, store))
     if not wanted.command:
         raise click.UsageError("Say which program after `--`, as in: checkrein exec -- claude")
     file = shutil.which(wanted.command[0])
@@ -130,21 +155,53 @@ def _exec(wanted: Wanted, store: str, manner: Manner) -> int:
         return _cannot_be_run(wanted.command[0], as_json=manner.as_json)
     check_writable(store)
     upstreams = _upstreams(wanted)
+    _check_approvals(wanted, file)
+    page = _page(wanted, store)
     if wanted.sealed:
         from checkrein.exec.seal import check_allowed
 
         check_allowed()
+    run = partial(_run, wanted, os.path.abspath(file), upstreams, store, manner, page)
     if not manner.in_terminal:
-        return asyncio.run(_run(wanted, os.path.abspath(file), upstreams, store, manner, None))
+        return asyncio.run(run(None))
     from checkrein.cli.terminal.session import hold_terminal
 
     # Before anything has threads or an event loop: this process becomes two.
-    return hold_terminal(lambda held: asyncio.run(_run(wanted, os.path.abspath(file), upstreams, store, manner, held)))
+    return hold_terminal(lambda held: asyncio.run(run(held)))
+
+
+async def _going_on(wanted: Wanted, run: str, store: str) -> Wanted:
+    """What is asked for where a program goes on from `run`: what is said after `--` goes behind its own arguments."""
+    from checkrein.exec.continuation import continued
+
+    async with opened(store, None) as session:
+        found = await find_run(session, run)
+        command = await continued(session.journal, found, wanted.command, profile=wanted.profile)
+    return wanted._replace(command=tuple(command), continues=found)
+
+
+def _page(wanted: Wanted, store: str) -> PageAccess | None:
+    if not wanted.opens:
+        return None
+    from checkrein.server.processes.beside import PageAccess
+
+    return PageAccess(store)
+
+
+def _check_approvals(wanted: Wanted, file: str) -> None:
+    profile = profile_of(file, wanted.profile)
+    if wanted.approve and not profile.asks:
+        asking = " and ".join(one.name for one in PROFILES if one.asks)
+        raise WrongInput(
+            f"--approve is for programs that ask before they use a tool: {asking}. {one_line(wanted.command[0], 200)} "
+            "does not; pause it, or give it a cap.",
+            code="asks_nobody",
+        )
 
 
 def _upstreams(wanted: Wanted) -> dict[str, str]:
     """Where requests go on to, as far as that was said here. Raises what cannot be meant."""
-    from checkrein.gateway.upstream import is_gateway, upstreams_of
+    from checkrein.gateway.upstream import upstreams_of
 
     said: dict[str, str] = {}
     for one in wanted.upstream:
@@ -152,9 +209,7 @@ def _upstreams(wanted: Wanted) -> dict[str, str]:
         if not equals or not url:
             raise click.UsageError(f"--upstream {one} is no PROVIDER=URL, such as openai=http://127.0.0.1:8000/v1.")
         said[provider] = url
-    for provider, url in upstreams_of(said).items():
-        if is_gateway(url):
-            output.note(f"Requests to {provider} go on to another gateway of Checkrein: both may stop them.")
+    upstreams_of(said)  # what cannot be meant is said before anything begins
     return said
 
 
@@ -171,29 +226,56 @@ def _cannot_be_run(name: str, *, as_json: bool) -> int:
 
 
 async def _run(
-    wanted: Wanted, file: str, upstreams: Mapping[str, str], store: str, manner: Manner, held: Line | None
+    wanted: Wanted,
+    file: str,
+    upstreams: Mapping[str, str],
+    store: str,
+    manner: Manner,
+    page: PageAccess | None,
+    held: Line | None,
 ) -> int:
+    from checkrein.engines.own_runs import OwnRunsEngine
     from checkrein.exec.program import CommandProgram
     from checkrein.runtime import Runtime
 
     name = wanted.name or os.path.basename(wanted.command[0])
     attendance = None if held is None else _attendance(held, name, manner)
     terminal = None if attendance is None else attendance.terminal
+    stack = AsyncExitStack()
+
+    async def show(run: str) -> None:
+        if page is not None:
+            link = await stack.enter_async_context(page.served(runtime, run))
+            (output.note if attendance is None else attendance.print)(
+                f"Open this in a browser (it works once):  {link}"
+            )
+            _open(link)
+
     program = CommandProgram(
         name,
         _command(file, wanted, terminal),
         profile_of(file, wanted.profile),
         upstreams=upstreams,
         sealed=wanted.sealed,
+        approves=wanted.approve,
+        before=show,
         stop_when=_caps(wanted),
     )
     with nullcontext() if attendance is None else logs.held():
-        async with Runtime(store, agents=[program]) as runtime:
+        async with Runtime(store, agents=[program], engine=OwnRunsEngine) as runtime, stack:
             logs.redact_with(runtime.secrets)
-            run = await runtime.start(program, wanted.goal or shlex.join(wanted.command))
+            goal = wanted.goal or shlex.join(wanted.command)
+            run = await runtime.start(program, goal, continues=wanted.continues)
             if attendance is None:
                 return await _attend(runtime, run.id, program, manner)
             return _exit_code(await attendance.attend(runtime, run.id), program)
+
+
+def _open(link: str) -> None:
+    from checkrein.cli.commands.operate.serve import has_browser, open_browser
+
+    if has_browser():
+        open_browser(link)
 
 
 def _attendance(held: Line, name: str, manner: Manner) -> Attendance:

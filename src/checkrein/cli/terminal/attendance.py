@@ -16,7 +16,7 @@ from checkrein.cli.terminal.session import Line
 from checkrein.cli.wording import receipt_lines
 from checkrein.core.enums import PAUSE_IN_FORCE, STOPPED, Status
 from checkrein.core.escape import one_line
-from checkrein.core.events import VerbSettled
+from checkrein.core.events import VerbSettled, WatcherFlagged
 from checkrein.core.evolve import evolve
 from checkrein.core.state import State
 from checkrein.core.wording import STATUS_WORDS
@@ -26,6 +26,8 @@ from checkrein.runtime import Runtime
 _log = logging.getLogger(__name__)
 
 _WHY = "key"
+SAID_SECONDS = 10.0
+"""For so long a word about the run stands before what the keys do, which may have no room beside it."""
 
 
 class Attendance:
@@ -36,7 +38,8 @@ class Attendance:
         self._run = ""
         self._runtime: Runtime | None = None
         self._state: State | None = None
-        self._said = ""
+        self._said = self._receipt = ""
+        self._unsaying: asyncio.TimerHandle | None = None
         self._verbs: set[asyncio.Task[None]] = set()
         self._leave = asyncio.Event()
         self._keys = Keys(self._press, self._redirect)
@@ -66,9 +69,20 @@ class Attendance:
             await self._relay.close(self._last_words())
         return Status.QUEUED if self._state is None else self._state.status
 
+    def print(self, text: str) -> None:
+        """A line above what the program writes from now on."""
+        self._relay.print(text)
+
     def say(self, text: str) -> None:
-        """A word beside what the keys do, until the next one."""
+        """A word instead of what the keys do, for a while."""
         self._said = one_line(text, 200)
+        self._relay.draw()
+        if self._unsaying is not None:
+            self._unsaying.cancel()
+        self._unsaying = asyncio.get_running_loop().call_later(SAID_SECONDS, self._unsay)
+
+    def _unsay(self) -> None:
+        self._said = ""
         self._relay.draw()
 
     async def _follow(self) -> None:
@@ -78,7 +92,10 @@ class Attendance:
             async for record in records:
                 self._state = evolve(self._state, record.event, record.seq)
                 if isinstance(record.event, VerbSettled):
-                    self._said = receipt_lines(record.event.receipt)[0]
+                    self._receipt = receipt_lines(record.event.receipt)[0]
+                    self.say(self._receipt)
+                elif isinstance(record.event, WatcherFlagged):
+                    self.say(record.event.what)
                 self._relay.draw()
                 if self._state.is_finished:
                     return
@@ -87,20 +104,23 @@ class Attendance:
 
     def _last_words(self) -> str:
         stopped = self._state is not None and self._state.status in STOPPED
-        return f"\n{self._name}: {self._said}\n" if stopped else ""
+        return f"\n{self._name}: {self._receipt}\n" if stopped else ""
 
     # -- our line
 
     def _line(self) -> str:
         if (typed := self._keys.typed) is not None:
             return f" Redirect: {typed}_   Enter: tell it · Escape: leave it"
-        status = "" if self._state is None else STATUS_WORDS[self._state.status]
+        status = "Starting" if self._state is None else STATUS_WORDS[self._state.status]
         verb = "resume" if self._state is not None and self._state.status in PAUSE_IN_FORCE else "pause"
         keys = f"p {verb} · r redirect · c cancel · d detach"
         keys = f"now: {keys}" if self._keys.is_chosen else f"{PREFIX_NAME} then {keys}"
+        said = "" if self._keys.is_chosen or not self._said else f" · {self._said}"
         waiting = () if self._state is None else self._state.asked()
         needs = f" · needs you: {waiting[0].what}" if waiting else ""
-        return f" {status}{needs} · {keys}" + (f" · {self._said}" if self._said else "")
+        if said.startswith(f" · {status}"):
+            status, said = "", said.removeprefix(" · ")  # a receipt says it once more
+        return f" {status}{needs}{said} · {keys}"
 
     # -- verbs
 

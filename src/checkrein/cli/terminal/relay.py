@@ -100,6 +100,12 @@ class Relay:
         elif not self._is_over.is_set():
             self._loop.add_reader(self._master, self._read)
 
+    def print(self, text: str) -> None:
+        """A line of ours among those of the program."""
+        if self._is_attached:
+            self._writer.put(self._screen.feed(f"{text}\r\n".encode()))
+            self.draw()
+
     # -- our line
 
     def draw(self) -> None:
@@ -158,17 +164,17 @@ class Relay:
     def detach(self, words: str) -> None:
         """Let go of the person's terminal. The program keeps its own, and what it writes is read and dropped."""
         if self._is_attached:
-            self._leave()
+            self._leave(lives=True)
             with suppress(OSError):
                 self._held.detach(words)
 
-    def _leave(self) -> None:
+    def _leave(self, *, lives: bool = False) -> None:
         self._is_attached = False
         for descriptor in (0, self._held.lives):
             self._loop.remove_reader(descriptor)
         if self._drawing is not None:
             self._drawing.cancel()
-        self._writer.put(self._screen.end())
+        self._writer.put(self._screen.end(lives=lives))
         self._writer.close()
 
     async def close(self, last_words: str = "") -> None:

@@ -100,10 +100,16 @@ class Screen:
         """Have only the part above our line scroll; the cursor stays where it is."""
         return b"\x1b7" + self._whole_region() + b"\x1b8"
 
-    def end(self) -> bytes:
-        """Give the whole terminal back, without our line, as a program that ends by itself leaves it."""
-        wiped = b"\x1b7\x1b[r\x1b[%d;1H\x1b[0m\x1b[2K\x1b8" % (self.rows + 1)
-        return wiped + (b"\x1b[?1049l" if self._is_alternate else b"") + _PLAIN
+    def end(self, *, lives: bool = False) -> bytes:
+        """Give the whole terminal back, without our line, as a program that ends by itself leaves it.
+
+        One that `lives` on may have the cursor anywhere: what comes next is for the last line.
+        """
+        last = b"\x1b[%d;1H" % (self.rows + 1)
+        wiped = b"\x1b7\x1b[r%b\x1b[0m\x1b[2K\x1b8" % last
+        if self._is_alternate:
+            return wiped + b"\x1b[?1049l" + _PLAIN
+        return wiped + _PLAIN + (last if lives else b"")
 
     def line(self, text: str) -> bytes:
         """What draws our line."""

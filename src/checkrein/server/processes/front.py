@@ -50,6 +50,7 @@ from checkrein.server.auth.halt_token import halt_token
 from checkrein.server.auth.key_store import key_store
 from checkrein.server.auth.policy import EVERYWHERE, Policy, check_exposure
 from checkrein.server.auth.token_store import DRAW, OPERATOR, TOKEN, VARIABLE, access_folder, server_token
+from checkrein.server.backend import Backend
 from checkrein.server.processes.backend import FrontBackend
 from checkrein.server.processes.drivers import DriverSlots, Tell, refusal_of
 from checkrein.server.processes.halt_poll import heed_halts
@@ -178,22 +179,7 @@ class Front:
 
     async def _serve(self, backend: FrontBackend, ready: Ready) -> None:
         app = self._build(backend)
-        server = _Server(
-            uvicorn.Config(
-                app,
-                http=HttpProtocol,
-                ws="none",
-                backlog=MOST_AT_ONCE,
-                # The hub is closed below. A lifespan would be cut off, with a stack trace, by a second signal.
-                lifespan="off",
-                log_config=None,
-                log_level="error",  # what clients send wrong they are told, and nobody else needs to read
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_GRACEFUL_SECONDS,
-            )
-        )
+        server = HttpServer(app)
         serving = asyncio.ensure_future(server.serve(sockets=[self._listening]))
         try:
             await self._first(serving, server.is_up.wait())
@@ -277,11 +263,26 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without signal handlers of its own."""
+class HttpServer(uvicorn.Server):
+    """uvicorn without signal handlers of its own. Whoever ends it closes the hub of `app` first."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=HttpProtocol,
+                ws="none",
+                backlog=MOST_AT_ONCE,
+                # The hub is closed by hand. A lifespan would be cut off, with a stack trace, by a second signal.
+                lifespan="off",
+                log_config=None,
+                log_level="error",  # what clients send wrong they are told, and nobody else needs to read
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_GRACEFUL_SECONDS,
+            )
+        )
         self.is_up = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -343,7 +344,7 @@ class ServerAccess:
             f"scanner or a run of another process does not know it for a secret. Draw one with {DRAW}."
         )
 
-    def application(self, backend: FrontBackend) -> FastAPI:
+    def application(self, backend: Backend) -> FastAPI:
         """The API and the page, behind the guard."""
         self._journal = backend.journal
         return create_app(backend, self._guard, limits=Limits(streams=min(Limits().streams, most_connections() // 2)))
@@ -352,9 +353,10 @@ class ServerAccess:
         """Where it is reached, as far as it knows."""
         return f"http://{self._shown}:{port}"
 
-    async def link(self, port: int) -> str:
-        """An address that opens the page, once, within a few minutes."""
-        return f"{self.address(port)}/enter?code={await self._keys.new_code(self._token)}"
+    async def link(self, port: int, run: str = "") -> str:
+        """An address that opens the page, or that of a run, once, within a few minutes."""
+        to = f"&run={run}" if run else ""
+        return f"{self.address(port)}/enter?code={await self._keys.new_code(self._token)}{to}"
 
     def _opened(self) -> Journal:
         if self._journal is None:
