@@ -52,7 +52,7 @@ async def run(provider: Provider, folder: Path, *command: str) -> str:
     return done.stdout.decode()
 
 
-@pytest.mark.parametrize("framework", sorted(PAGES.keys() - {"langgraph"}))
+@pytest.mark.parametrize("framework", sorted(PAGES))
 async def test_an_example_does_the_same_with_and_without(framework: str, tmp_path: Path) -> None:
     replies = [
         Reply("I look.", calls=[("find_order", {"number": 7})]),

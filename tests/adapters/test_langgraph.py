@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.tools import tool
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from checkrein import Run, Runtime
+from checkrein import Receipt, Run, Runtime
 from checkrein.adapters.langgraph import Reins, interruptible, reined
 from checkrein.core.enums import Status
 from checkrein.errors import MisuseError
@@ -23,7 +27,7 @@ from tests.adapters.tools import note_down
 from tests.support.runs import until_status
 from tests.support.witness import Witness
 
-pytestmark = [pytest.mark.anyio, pytest.mark.torture]  # tests/adapters/conftest.py says why
+pytestmark = pytest.mark.anyio
 
 
 def test_a_compiled_graph_without_reins_is_refused_with_the_line_to_write() -> None:
@@ -163,3 +167,53 @@ async def test_a_graph_of_ones_own_is_redirected_and_does_what_it_did_without_ch
     state = await graph.ainvoke({"messages": [("user", "Talk.")]})
     assert state["messages"][-1].text == "Fini."
     assert witness.words() == ["un", "un"]
+
+
+class Forgetful(ChatOpenAI):
+    """Its fifth piece comes together with a cancellation, which is forgotten, as `asyncio.wait_for` of Python 3.11 does
+    it. `hears` ends one that forgets every cancellation."""
+
+    always: bool
+    hears: Any
+
+    async def _astream(self, *given: Any, **options: Any) -> AsyncIterator[ChatGenerationChunk]:
+        pieces = 0
+        async for piece in super()._astream(*given, **options):
+            pieces += 1
+            while pieces == 5 and not self.hears.is_set():
+                try:
+                    await self.hears.wait()
+                except asyncio.CancelledError:
+                    if not self.always:
+                        self.hears.set()
+            yield piece
+
+
+@asynccontextmanager
+async def cancelled_with_a_piece(provider: Provider, *, always: bool) -> AsyncIterator[Receipt]:
+    provider.play([SLOW])
+    usual, hears = model(provider.openai_url, str(provider.key)), asyncio.Event()
+    said = {field: getattr(usual, field) for field in ("async_client", "root_async_client", "max_retries")}
+    made = Forgetful(model="gpt-5", api_key="unused", always=always, hears=hears, **said)  # type: ignore[arg-type]
+    agent = interruptible(create_agent(made, [], name="forgets", middleware=[Reins()]))
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Talk.")
+        await provider.until(lambda log: bool(log) and log[0].tokens_sent >= 10, timeout=120)
+        yield await run.cancel()
+        hears.set()
+
+
+async def test_a_cancel_that_comes_together_with_a_token_closes_the_stream_all_the_same(provider: Provider) -> None:
+    """D2 D3 D12: the client forgets it, goes on reading, and is told again."""
+    async with cancelled_with_a_piece(provider, always=False) as receipt:
+        await provider.until(lambda log: bool(log[0].how), timeout=120)
+
+        assert provider.log[0].how == "disconnected"
+        assert [call.now for call in receipt.calls] == ["aborted"]
+        assert receipt.tokens_after_stop == 0
+
+
+async def test_a_client_that_hears_no_cancel_is_not_said_to_be_stopped(provider: Provider) -> None:
+    """D2: *detached*, since the provider may go on."""
+    async with cancelled_with_a_piece(provider, always=True) as receipt:
+        assert [call.now for call in receipt.calls] == ["detached"]

@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
@@ -24,13 +24,47 @@ from checkrein.models.messages import ToolCall
 
 
 class Tokens(AsyncCallbackHandler):
-    """Hears the text of an answer as it comes."""
+    """Hears the text of an answer as it comes, and ends whoever asks for it when nobody reads it any more.
 
-    def __init__(self, tokens: asyncio.Queue[str | None]) -> None:
-        self._tokens = tokens
+    Whoever asks may miss that it was cancelled: `asyncio.wait_for` of Python 3.11, by which `langchain-openai` waits
+    for each piece, forgets a cancellation that comes together with one. So it is told again, whenever a piece shows
+    that it reads on and whenever the reader is told again, and the reader does not end before it.
+    """
+
+    def __init__(self) -> None:
+        self._heard: asyncio.Queue[str | None] = asyncio.Queue()
+        self._unread: asyncio.Future[Any] | None = None
+        """Whoever asks, although nobody reads it any more."""
 
     async def on_llm_new_token(self, token: Any, **_: Any) -> None:
-        self._tokens.put_nowait(token if isinstance(token, str) else "")
+        if self._unread is not None:
+            self._unread.cancel()
+        self._heard.put_nowait(token if isinstance(token, str) else "")
+
+    async def read(self, ask: Coroutine[Any, Any, Any]) -> AsyncGenerator[Any]:
+        """What is heard while `ask` is done, and what it comes to. A reader that is gone has ended it."""
+        asking = asyncio.ensure_future(ask)
+        asking.add_done_callback(lambda _: self._heard.put_nowait(None))
+        try:
+            while (token := await self._heard.get()) is not None:
+                if token:
+                    yield token
+            yield whole(await asking)
+        finally:
+            await self._end(asking)
+
+    async def _end(self, asking: asyncio.Future[Any]) -> None:
+        self._unread = asking
+        told_again: asyncio.CancelledError | None = None
+        asking.cancel()
+        while not asking.done():
+            try:
+                await asyncio.wait([asking])
+            except asyncio.CancelledError as error:
+                told_again = error
+                asking.cancel()
+        if told_again is not None:
+            raise told_again
 
 
 def heard(model: BaseChatModel, tokens: Tokens) -> BaseChatModel:

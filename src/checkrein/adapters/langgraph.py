@@ -10,10 +10,10 @@ there), a tool by its call id: the ids of checkpoints, tasks and messages are ra
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final, overload
@@ -66,7 +66,6 @@ from checkrein.adapters.langchain_values import (  # noqa: E402
     result_of_state,
     text_of,
     theirs_of,
-    whole,
 )
 
 __all__ = ["LangGraphAgent", "Reins", "Rules", "interruptible", "reined"]
@@ -227,22 +226,16 @@ async def _asked(
     play: Play,
     model: BaseChatModel,
     messages: Sequence[BaseMessage],
-    ask: Callable[[BaseChatModel, list[BaseMessage]], Awaitable[Any]],
+    ask: Callable[[BaseChatModel, list[BaseMessage]], Coroutine[Any, Any, Any]],
 ) -> Answer:
     _agent_of(play).asked = model
 
     async def source(asked: Asked) -> AsyncIterator[Any]:
-        tokens: asyncio.Queue[str | None] = asyncio.Queue()
-        asking = asyncio.ensure_future(ask(heard(model, Tokens(tokens)), [*messages, *theirs_of(asked.messages)]))
-        asking.add_done_callback(lambda _: tokens.put_nowait(None))
-        try:
-            while (token := await tokens.get()) is not None:
-                if token:
-                    yield token
-            yield whole(await asking)
-        finally:
-            asking.cancel()
-            await asyncio.wait([asking])
+        tokens = Tokens()
+        reading = tokens.read(ask(heard(model, tokens), [*messages, *theirs_of(asked.messages)]))
+        async with aclosing(reading):
+            async for item in reading:
+                yield item
 
     size = sum(len(str(message.content)) for message in messages)
     place = play.model_place(_place("model"))
