@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from checkrein import Receipt, Run, Runtime
+from checkrein import Run, Runtime
 from checkrein.adapters.langgraph import Reins, interruptible, reined
 from checkrein.core.enums import Status
 from checkrein.errors import MisuseError
@@ -190,7 +190,7 @@ class Forgetful(ChatOpenAI):
 
 
 @asynccontextmanager
-async def cancelled_with_a_piece(provider: Provider, *, always: bool) -> AsyncIterator[Receipt]:
+async def cancelled_with_a_piece(provider: Provider, *, always: bool) -> AsyncIterator[Any]:
     provider.play([SLOW])
     usual, hears = model(provider.openai_url, str(provider.key)), asyncio.Event()
     said = {field: getattr(usual, field) for field in ("async_client", "root_async_client", "max_retries")}
