@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from checkrein import Run, Runtime
+from checkrein import Run, RunFailed, Runtime
 from checkrein.adapters.langgraph import Reins, interruptible, reined
 from checkrein.core.enums import Status
 from checkrein.errors import MisuseError
@@ -105,11 +106,33 @@ def test_a_graph_of_ones_own_without_reins_is_refused() -> None:
         reined(7)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("what", ["model", "tool"])
+async def test_a_node_that_waits_for_its_work_in_a_thread_is_refused_with_the_line_to_write(
+    what: str, provider: Provider, witness: Witness
+) -> None:
+    used: Any = reined(note_down) if what == "tool" else reined(model(provider.openai_url, str(provider.key)))
+    given: Any = {"log": witness.log, "word": "x"} if what == "tool" else "Hello?"
+
+    def blocks(state: MessagesState) -> Any:
+        return {"messages": [used.invoke(given)]}
+
+    graph = StateGraph(MessagesState).add_node(blocks).add_edge(START, "blocks").compile()
+    agent = interruptible(graph, name="blocks")
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Go.")
+        with pytest.raises(RunFailed, match=rf"a reined {what} in a thread: write async def and await {what}\.ainvoke"):
+            await run.result()
+
+    assert (provider.log, witness.words()) == ([], [])
+
+
 async def test_branches_by_send_get_their_own_answers_back_in_a_new_process(
     provider: Provider, witness: Witness, store: str
 ) -> None:
-    """D28 D29 D30: two of three branches are answered, the last first, before pause and kill."""
-    answered = asyncio.Event()
+    """D28 D29 D30: two of three branches are answered before pause and kill. In the new process they ask in another
+    order, as branches may: a plain counter would give each the answer of another."""
+    answered, backwards = asyncio.Event(), Path(f"{witness.log}.reversed")
+    backwards.touch()
 
     async def first(request: Request) -> Reply:
         word = str(request.messages[-1]["content"]).removeprefix("What of ").removesuffix("?")
@@ -132,6 +155,7 @@ async def test_branches_by_send_get_their_own_answers_back_in_a_new_process(
         await run.pause()
         await kill(process)
 
+    backwards.unlink()
     provider.play([Reply("Of one.")])
     agent = langgraph_branches.adapted(provider.openai_url, str(provider.key), witness.log)
     async with Runtime(store, agents=[agent]) as runtime:

@@ -238,12 +238,7 @@ class AdaptedAgent(ProgramAgent[Any]):
         """Who is asked, as `provider:model`."""
 
     async def _play(self, ctx: Context, goal: str) -> Any:
-        raise NotImplementedError  # a driver plays it by `play`, which has what a context has not
-
-    async def play(self, driver: ProgramApi) -> bytes | None:
-        made = Play(self, Context(self, driver), driver)
-        result = await self.run_theirs(made, driver.state.goal)
-        return values.encode_result(self._play, result, most=driver.executor.result_bytes)
+        return await self.run_theirs(Play(self, ctx, ctx._driver), goal)
 
     def deps_of_run(self) -> Any:
         return self.their_deps() if inspect.isroutine(self.their_deps) else self.their_deps

@@ -111,9 +111,9 @@ def text_of(value: Any) -> str:
 def adapted(tool: BaseTool, rules: Mapping[str, Rules]) -> AdaptedTool:
     said = rules.get(tool.name, Rules())
     if not isinstance(tool, StructuredTool):
-        return AdaptedTool(_unknown, tool.name, said, why_here="only its class knows how it is called")
+        return AdaptedTool(tool.ainvoke, tool.name, said, why_here="only its class knows how it is called")
     if tool.coroutine is not None or tool.func is None:
-        return AdaptedTool(tool.coroutine or _unknown, tool.name, said)
+        return AdaptedTool(tool.coroutine or tool.ainvoke, tool.name, said)
     injected = set(inspect.signature(tool.func).parameters) - set(tool.tool_call_schema.model_fields)  # type: ignore[union-attr]
     why = f"it takes {', '.join(sorted(injected))} of the framework" if injected else ""
     if tool.response_format != "content":
@@ -133,11 +133,6 @@ def _in_its_module(function: Callable[..., Any]) -> Callable[..., Any]:
 
     called.__qualname__ = f"{function.__qualname__}.func"
     return called
-
-
-async def _unknown(**arguments: Any) -> Any:
-    """Stands for a function that nobody here has."""
-    raise NotImplementedError
 
 
 def whole(response: Any) -> WholeAnswer:

@@ -334,8 +334,9 @@ class _ReinedModel(BaseChatModel):
 class _ReinedTool(BaseTool):
     theirs: BaseTool
 
-    def _run(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError  # it is invoked as a whole
+    def _run(self, *given: Any, **options: Any) -> Any:
+        _refuse_to_block("tool")
+        return self.theirs._run(*given, **options)
 
     def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:
         _refuse_to_block("tool")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
+from pathlib import Path
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage
@@ -23,15 +25,23 @@ class State(MessagesState):
 
 
 def adapted(url: str, key: str, log: str) -> AdaptedAgent:
-    """Each branch writes its word down and asks about it."""
+    """Each branch asks about its word and writes it down. With the file `<log>.reversed` the last asks first."""
     asked, noted = reined(model(url, key)), reined(note_down)
+    turns = {word: asyncio.Event() for word in WORDS}
+    order = WORDS[::-1] if Path(f"{log}.reversed").exists() else WORDS
 
     def split(state: State) -> list[Send]:
         return [Send("branch", {"word": word}) for word in WORDS]
 
     async def branch(state: dict[str, str]) -> Any:
-        done = await noted.ainvoke({"log": log, "word": state["word"]})
-        said = await asked.ainvoke(f"What of {state['word']}?")
+        word, place = state["word"], order.index(state["word"])
+        if place > 0:
+            await turns[order[place - 1]].wait()
+        asking = asyncio.ensure_future(asked.ainvoke(f"What of {word}?"))
+        await asyncio.sleep(0)  # it begins, and then it is the next one's turn
+        turns[word].set()
+        said = await asking
+        done = await noted.ainvoke({"log": log, "word": word})
         return {"answers": [f"{done}: {said.text}"]}
 
     def join(state: State) -> Any:
