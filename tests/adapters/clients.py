@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from openai import AsyncOpenAI
 
-made: list[AsyncOpenAI] = []
+_closes: list[Callable[[], Awaitable[Any]]] = []
 
 
 def client(url: str, key: str) -> AsyncOpenAI:
-    made.append(AsyncOpenAI(base_url=url, api_key=key, max_retries=0))
-    return made[-1]
+    made = AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
+    closed_with_the_test(made.close)
+    return made
+
+
+def closed_with_the_test(close: Callable[[], Awaitable[Any]]) -> None:
+    _closes.append(close)
 
 
 async def close() -> None:
-    while made:
-        await made.pop().close()
+    while _closes:
+        await _closes.pop()()

@@ -14,7 +14,11 @@ from tests.support.witness import Witness
 
 __all__ = ["patient_verbs"]
 
-FRAMEWORKS = ("pydantic_ai", "langgraph", "openai_agents")
+OF_THE_LIBRARY = pytest.mark.filterwarnings(
+    "ignore:Inheritance class AiohttpClientSession",  # of google-genai
+    "ignore:The `plugins` argument is deprecated",  # of google-adk, which gives it to itself
+)
+FRAMEWORKS = ("pydantic_ai", "langgraph", "openai_agents", pytest.param("google_adk", marks=OF_THE_LIBRARY))
 
 
 @pytest.fixture(params=FRAMEWORKS)

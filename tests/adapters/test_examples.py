@@ -16,7 +16,12 @@ from tests.support.docs import ROOT, blocks_of
 pytestmark = pytest.mark.anyio
 
 EXAMPLES = ROOT / "examples" / "frameworks"
-PAGES = {"pydantic_ai": "pydantic-ai.md", "langgraph": "langgraph.md", "openai_agents": "openai-agents.md"}
+PAGES = {
+    "pydantic_ai": "pydantic-ai.md",
+    "langgraph": "langgraph.md",
+    "openai_agents": "openai-agents.md",
+    "google_adk": "google-adk.md",
+}
 MOST_LINES = 10
 
 
@@ -45,6 +50,7 @@ def test_every_example_has_a_page() -> None:
 
 async def run(provider: Provider, folder: Path, *command: str) -> str:
     environment = {**os.environ, "OPENAI_BASE_URL": provider.openai_url, "OPENAI_API_KEY": str(provider.key)}
+    environment |= {"GOOGLE_GEMINI_BASE_URL": provider.gemini_url, "GOOGLE_API_KEY": str(provider.key)}
     environment["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # it would ask a server elsewhere
     with anyio.fail_after(120):
         done = await anyio.run_process([sys.executable, *command], env=environment, check=False, cwd=folder)

@@ -11,7 +11,7 @@ import pytest
 from checkrein import RunFailed, Runtime
 from checkrein.core.enums import Status
 from checkrein.testing.provider import Fault, Provider, Reply
-from tests.adapters.contract.test_drills import SLOW, use
+from tests.adapters.contract.test_drills import SLOW, conversation, use
 from tests.support.runs import until_status
 from tests.support.witness import Witness
 
@@ -164,7 +164,7 @@ async def test_a_question_beside_is_answered_by_their_model_on_what_was_done(
         await run.cancel()
 
     assert answer == "One note so far."
-    asked = provider.log[2].messages
+    asked = conversation(provider.log[2])
     assert asked[-1]["content"] == "How far are you?"
     assert "noted one" in str(asked)
 

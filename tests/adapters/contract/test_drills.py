@@ -17,7 +17,7 @@ import pytest
 
 from checkrein import Run, Runtime
 from checkrein.core.enums import Status
-from checkrein.testing.provider import Provider, Reply
+from checkrein.testing.provider import Provider, Reply, Request
 from tests.support.runs import until_status
 from tests.support.witness import Witness, until
 
@@ -28,6 +28,21 @@ SLOW = Reply(" ".join(f"word{n}" for n in range(500)), tokens_per_second=50)
 
 def use(*calls: tuple[str, dict[str, Any]]) -> Reply:
     return Reply("Working.", calls=calls)
+
+
+def conversation(request: Request) -> list[dict[str, Any]]:
+    """The messages of a request, as OpenAI's wire has them."""
+    if request.wire != "gemini":
+        return request.messages
+    said: list[dict[str, Any]] = []
+    for message in request.messages:
+        role = "assistant" if message["role"] == "model" else "user"
+        for part in message["parts"]:
+            if "functionResponse" in part:
+                said.append({"role": "tool", "content": part["functionResponse"]["response"].get("result")})
+            elif "text" in part:
+                said.append({"role": role, "content": part["text"]})
+    return said
 
 
 @asynccontextmanager
@@ -78,7 +93,7 @@ async def test_a_cancel_in_mid_stream_is_seen_by_the_provider(
         receipt = await run.cancel()
 
         await provider.until(lambda log: log[0].how == "disconnected")
-        assert [(call.name, call.now) for call in receipt.calls] == [("openai:gpt-5", "aborted")]
+        assert [(call.name, call.now) for call in receipt.calls] == [(framework.MODEL, "aborted")]
         assert receipt.tokens_after_stop == 0
         assert provider.log[0].tokens_sent < 500
         assert len(provider.log) == 1
@@ -112,7 +127,7 @@ async def test_a_redirect_in_mid_stream_is_in_their_next_request_and_in_all_late
     assert result == "Fini."
     assert receipt.delivered
     for request in provider.log[1:]:
-        said = [(one["role"], str(one.get("content"))) for one in request.messages]
+        said = [(one["role"], str(one.get("content"))) for one in conversation(request)]
         place = next(n for n, (role, text) in enumerate(said) if role == "user" and "In French." in text)
         assert said[place - 1][0] == "assistant"
         assert said[place - 1][1].startswith("word0")
@@ -183,6 +198,6 @@ async def test_three_tools_at_once_a_pause_and_a_kill_and_none_is_done_twice(
         assert await run.result() == "Done."
 
     assert sorted(witness.words()) == sorted([f"{when} {word}" for when in ("begin", "end") for word in words])
-    results = [str(one["content"]) for one in provider.log[-1].messages if one["role"] == "tool"]
+    results = [str(one["content"]) for one in conversation(provider.log[-1]) if one["role"] == "tool"]
     assert results == [f"did {word}" for word in words], "each call has its own result"
     await until(lambda: True)

@@ -20,6 +20,7 @@ from tests.support.witness import note
 
 TASK = {"task": "Note it."}
 PACKAGES = ("langgraph", "langchain", "langchain_core", "openai")
+MODEL = "openai:gpt-5"
 TELLS_FAILURES = False
 """Whether a tool that fails is told to the model; else the run fails."""
 

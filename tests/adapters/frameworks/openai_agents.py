@@ -18,6 +18,7 @@ from tests.support.witness import note
 
 PACKAGES = ("agents", "openai")
 TASK = {"input": "Note it."}
+MODEL = "openai:gpt-5"
 TELLS_FAILURES = True
 """Whether a tool that fails is told to the model; else the run fails."""
 

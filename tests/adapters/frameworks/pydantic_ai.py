@@ -19,6 +19,7 @@ from tests.support.witness import note
 
 PACKAGES = ("pydantic_ai", "openai")
 TASK = {"task": "Note it."}
+MODEL = "openai:gpt-5"
 TELLS_FAILURES = False
 """Whether a tool that fails is told to the model; else the run fails."""
 
