@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -11,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkrein.asyncutil import Once, kill
+from checkrein.asyncutil import Once, kill, postpone_collection
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.witness import is_alive
+from tests.support.witness import is_alive, until
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +102,18 @@ async def test_a_process_may_be_killed_again(caplog):
     assert process.returncode == -signal.SIGKILL
     assert not is_alive(process.pid)
     assert caplog.messages == []
+
+
+async def test_garbage_is_collected_again_after_a_while_and_only_where_it_was_before():
+    assert gc.isenabled()
+
+    postpone_collection(0.05)
+    postpone_collection(60)
+
+    assert not gc.isenabled()
+    await until(gc.isenabled)
+    gc.disable()
+    postpone_collection(0)
+    await asyncio.sleep(0.01)
+    assert not gc.isenabled()
+    gc.enable()

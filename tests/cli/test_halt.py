@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from checkrein.journal import open_journal
 from checkrein.processes import halt_flags
+from tests.cli.shell import Shell
 from tests.journal.build import created
 from tests.support.patience import PATIENCE_SECONDS, within
 
@@ -184,3 +188,30 @@ def test_an_empty_file_of_the_right_name_halts(tmp_path: Path):
     assert not flags.covers(runs=["r"], agent="other", owner="olga")
     assert halt_flags.take_down(store, "agent", "churn")
     assert not flags.covers(runs=["r"], agent="churn", owner="olga")
+
+
+def test_ps_says_what_is_halted_beside_the_runs_until_it_is_reset(shell: Shell):
+    """On standard error, so that what reads the list is not disturbed; also where only a flag of this host halts."""
+    store = f"sqlite:///{shell.folder}/runs.db"
+    shell.environment |= {"CHECKREIN_STORE": store, halt_flags.VARIABLE: str(shell.folder / "halts")}
+    asyncio.run(_with_run(store))
+
+    shell.say("halt", "agent", "mailer", "--reason", "wrong people", "--by", "olga")
+    listed, as_json = shell.say("ps"), shell.say("ps", "--json")
+
+    assert re.fullmatch(
+        r"HALTED: agent mailer, by olga since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: wrong people\n", listed.err
+    ), listed.err
+    assert "churn" in listed.out
+    assert [one["run"] for one in as_json.json] == ["r"]
+    shell.say("reset", "agent", "mailer")
+    assert shell.say("ps").err == ""
+
+    with patch.dict(os.environ, shell.environment):
+        halt_flags.put_up(store, halt_flags.Flag("all", "", "ada", "by hand", 1.0))
+    assert shell.say("ps").err.startswith("HALTED: everything, by ada since 1970-01-01")
+
+
+async def _with_run(store: str) -> None:
+    async with await open_journal(store) as journal:
+        await journal.create(created("r", agent="churn", owner="olga"))

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from checkrein import Agent, Runtime, tool
+from checkrein import Agent, Context, Runtime, agent, tool
 from checkrein.core.enums import Status
-from checkrein.core.events import CallStarted
+from checkrein.core.events import CallFinished, CallStarted
 from checkrein.errors import Fenced
 from checkrein.journal import open_journal
 from checkrein.journal.base import Fence, Journal, Scope
@@ -28,6 +28,7 @@ from checkrein.processes import halt_flags
 from tests.journal.build import created, permit
 from tests.support import agent_tools
 from tests.support.patience import PATIENCE_SECONDS, within
+from tests.support.runs import events
 from tests.support.witness import is_alive, until
 
 pytestmark = pytest.mark.anyio
@@ -228,6 +229,52 @@ async def test_a_flag_stops_calls_and_lets_none_begin_until_it_is_taken_down(
     await runtime.halt("agent", "linger", by="op")
     await runtime.reset("agent", "linger", by="op")
     assert await runtime.halts() == ()
+
+
+@agent(name="stubborn", tools=[linger])
+async def stubborn(ctx: Context, goal: str) -> str:
+    """Whatever becomes of its call, it says that all is well."""
+    try:
+        await ctx.tool(linger, log=goal)
+    except Exception:
+        agent_tools.note(goal, "goes on")
+    return "all is well"
+
+
+async def test_a_program_is_told_nothing_of_its_calls_while_it_is_halted_so_the_halt_is_what_ends_it(
+    runtime: Runtime, store: str, tmp_path: Path
+):
+    log = tmp_path / "log"
+    run = await runtime.start(stubborn, str(log))
+    await until(lambda: "began" in agent_tools.lines(log))
+    async with await open_journal(store) as journal:
+        await journal.fence(Fence(scope=Scope.ALL, by="op", at=time.time()))
+    await until(lambda: "stopped" in agent_tools.lines(log))
+    while not await events(runtime, run, CallFinished):
+        await asyncio.sleep(0.01)
+
+    halted = await runtime.halt("all", by="op")
+
+    assert [receipt.run for receipt in halted.receipts] == [run.id]
+    assert (await run.state()).status is Status.KILLED
+    assert "goes on" not in agent_tools.lines(log)
+
+
+async def test_a_flag_that_is_taken_down_before_the_run_was_ended_lets_its_program_go_on(
+    runtime: Runtime, store: str, tmp_path: Path
+):
+    if store == "memory:":
+        pytest.skip("a journal in memory has no flags")
+    log = tmp_path / "log"
+    run = await runtime.start(stubborn, str(log))
+    await until(lambda: "began" in agent_tools.lines(log))
+    halt_flags.put_up(store, halt_flags.Flag("all", "", "op"))
+    await until(lambda: "stopped" in agent_tools.lines(log))
+
+    reset(store)
+
+    assert await run.result() == "all is well"
+    assert "goes on" in agent_tools.lines(log)
 
 
 async def race(journal: Journal, operator: Journal, run: str, number: int) -> None:

@@ -63,6 +63,7 @@ class Paper:
 
     store = "memory:"
     is_ending = False
+    signing_key = None
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()

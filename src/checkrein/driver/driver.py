@@ -146,12 +146,13 @@ class Driver:
 
     @property
     def is_halted(self) -> bool:
-        """Whether an operator's halt covers the run, as far as is known here."""
-        return self._session.is_halted
+        """Whether it was told that a halt covers the run, and not since that none does."""
+        return self._session.was_told_of_halt
 
-    def heed_halt(self, is_halted: bool) -> None:
-        """An operator's halt covers the run, or does not any more. Its calls are stopped at once, receipts follow."""
-        self._session.heed_halt(is_halted)
+    def heed_halt(self, is_halted: bool) -> bool:
+        """An operator's halt covers the run, or does not any more. Its calls are stopped at once, receipts follow.
+        Whether that is news."""
+        return self._session.heed_halt(is_halted)
 
     def mind_the_clock(self) -> None:
         """Have it recorded if the wall clock was set. To be called now and then: an idle driver looks at no clock."""

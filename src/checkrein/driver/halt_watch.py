@@ -23,8 +23,17 @@ class HaltWatch:
         self._seen: int | None = None
         self._halted: set[tuple[Scope, str]] = set()
         self._is_away = False
+        self._up: frozenset[str] = frozenset()
 
-    async def look(self) -> None:
+    def is_flagged_anew(self) -> bool:
+        """Whether other flags are up than when this was last asked."""
+        up = self.flags_up()
+        is_news, self._up = up != self._up, up
+        return is_news
+
+    async def look(self) -> bool:
+        """Whether something was halted since the last look."""
+        before = len(self._halted)
         try:
             await self._read()
             self._is_away = False
@@ -32,6 +41,7 @@ class HaltWatch:
             if not self._is_away:  # once: it is tried again every second
                 _log.warning("halts are told by the flags of this host alone: %s", error)
             self._is_away = True
+        return len(self._halted) > before
 
     async def _read(self) -> None:
         if self._seen is None:
@@ -57,9 +67,14 @@ class HaltWatch:
         except OSError as error:
             _log.warning("a flag of this host could not be taken down after a reset: %s", error)
 
-    def covers(self, state: State, above: Collection[str]) -> bool:
-        """Whether a run is halted; `above` are its own id and those of the runs above it."""
-        if self._flags is not None and self._flags.covers(runs=above, agent=state.agent, owner=state.owner):
+    def flags_up(self) -> frozenset[str]:
+        """The names of the flags that are up."""
+        return frozenset() if self._flags is None else self._flags.names()
+
+    def covers(self, state: State, above: Collection[str], up: frozenset[str]) -> bool:
+        """Whether a run is halted; `above` are its own id and those of the runs above it, `up` the flags."""
+        agent, owner = state.agent, state.owner
+        if up and self._flags is not None and self._flags.covers(runs=above, agent=agent, owner=owner, among=up):
             return True
         if not self._halted:
             return False

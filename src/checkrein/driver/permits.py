@@ -117,8 +117,10 @@ class CallRunner:
             return await self._told(call, ended, at, verb, instruction)
 
     async def _told(self, call: str, ended: CallResult, at: float, verb: str | None, instruction: str | None) -> Result:
-        """What the program is told of a call that has just ended; of a run that is being cancelled, nothing."""
+        """What the program is told of a call that has just ended; of a run that is being cancelled, or halted, nothing."""
         self.at = max(self.at, at)
+        # A halt stops calls before it ends their run: a program that is told would end it first, and otherwise.
+        await self._session.until_not_halted()
         if self._session.state.status is Status.CANCELLING or self._session.state.is_finished:
             await self._session.wait_to_be_cancelled()
         ending = Ending(ended.outcome, ended.result, ended.error, at)

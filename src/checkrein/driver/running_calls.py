@@ -338,15 +338,20 @@ class RunningCalls:
         if running is not None:
             await running.execution.resume()
 
+    def begin_to_let_go(self) -> dict[str, _RunningCall]:
+        """Begin to stop every call as fast as each can be, and return those."""
+        running = {call: one for call, one in self._running.items() if not one.is_detached}
+        for one in running.values():
+            if one.letting_go is None:
+                one.letting_go = self._start(one.execution.let_go())
+        return running
+
     async def let_go(self) -> dict[str, CallResult]:
         """Stop every call as fast as each can be; one that somebody else drives is only let go. Nothing is recorded.
 
         Returns how each ended whose end the journal does not have from here. Cancelling this takes no stop back.
         """
-        running = {call: one for call, one in self._running.items() if not one.is_detached}
-        for one in running.values():
-            if one.letting_go is None:
-                one.letting_go = self._start(one.execution.let_go())
+        running = self.begin_to_let_go()
         stops = [one.letting_go for one in running.values() if one.letting_go is not None]
         if stops:
             await asyncio.wait(stops)

@@ -141,15 +141,20 @@ class RunSession:
             self._flags is not None and self._flags.covers(runs=above, agent=state.agent, owner=state.owner)
         )
 
-    def heed_halt(self, is_halted: bool) -> None:
+    @property
+    def was_told_of_halt(self) -> bool:
+        return self._is_halted
+
+    def heed_halt(self, is_halted: bool) -> bool:
         """A halt covers the run: every call is stopped at once, and none begins. What ends the run is on its way. Or it
-        does not any more: the run may go on where nothing has ended it."""
+        does not any more: the run may go on where nothing has ended it. Whether a halt is news."""
         is_news = is_halted and not self._is_halted
         self._is_halted = is_halted
         if is_news and not self._is_closed:
-            _log.warning("an operator's halt covers the run: its calls are stopped", extra=self._about)
+            _log.info("an operator's halt covers the run: its calls are stopped", extra=self._about)
         if is_halted and not self._is_closed:
-            self.start(self.calls.let_go())
+            self.calls.begin_to_let_go()
+        return is_news
 
     async def until_not_halted(self) -> None:
         """Wait while a halt covers the run."""

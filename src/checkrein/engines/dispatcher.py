@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from msgspec.structs import replace
 
-from checkrein.asyncutil import run_to_completion, start
+from checkrein.asyncutil import postpone_collection, run_to_completion, start
 from checkrein.core.enums import UNFINISHED, EffectState, Status
 from checkrein.core.state import State
 from checkrein.driver.driver import Driver, DriverOptions
@@ -43,6 +43,9 @@ IDLE_SECONDS: Final = 0.25
 """How often it is looked whether a run has nothing to do any more, where it matters to somebody."""
 
 _log = logging.getLogger(__name__)
+
+UNCOLLECTED_SECONDS: Final = 1.0
+"""So long after news of a halt no garbage is collected."""
 
 
 async def _nothing(_: State) -> None:
@@ -132,7 +135,9 @@ class Dispatcher:
             is_too_old=self._retire_soon,
         )
         self.start(self._mind_leases())
-        self.start(self._mind_halts())
+        halts = HaltWatch(self.journal, self._options.flags)
+        self.start(self._mind_fences(halts))
+        self.start(self._mind_flags(halts))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -263,15 +268,28 @@ class Dispatcher:
 
     # -- halts
 
-    async def _mind_halts(self) -> None:
+    async def _mind_fences(self, halts: HaltWatch) -> None:
         """Stop the calls of all runs that a halt covers, at once when it is recorded, and look every second. Whoever
         halts ends the runs; nothing waits for that here."""
-        halts = HaltWatch(self.journal, self._options.flags)
         async for _ in self.journal.operated(seconds=HALT_LOOK_SECONDS):
-            await halts.look()
-            for driver, _ in list(self._drivers.values()):
-                if (is_halted := halts.covers(driver.state, self._above(driver.state))) or driver.is_halted:
-                    driver.heed_halt(is_halted)
+            self._heed(halts, is_news=await halts.look())
+
+    async def _mind_flags(self, halts: HaltWatch) -> None:
+        """The same by the flags of this host. A store that is away keeps whoever asks it waiting; this asks nobody."""
+        while True:
+            await asyncio.sleep(HALT_LOOK_SECONDS)
+            if halts.is_flagged_anew():
+                self._heed(halts, is_news=True)
+
+    def _heed(self, halts: HaltWatch, *, is_news: bool) -> None:
+        if is_news:
+            postpone_collection(UNCOLLECTED_SECONDS)
+        count, up = 0, halts.flags_up()
+        for driver, _ in list(self._drivers.values()):
+            if (is_halted := halts.covers(driver.state, self._above(driver.state), up)) or driver.is_halted:
+                count += driver.heed_halt(is_halted)
+        if count:
+            _log.warning("an operator's halt covers what is driven here: the calls of %d runs are stopped", count)
 
     def _above(self, state: State) -> set[str]:
         """The run and those above it, as far as they are driven here, and the topmost."""

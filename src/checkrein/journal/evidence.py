@@ -81,6 +81,13 @@ class EvidenceTables(ABC):
         it, or it has the newest event of a store that would give its place to another one.
         """
 
+    @abstractmethod
+    async def scrub(self) -> str:
+        """After deletions: overwrite the copies of what was deleted that the store still keeps, as far as it can.
+
+        Where copies may be left; empty: nowhere in the files of this store.
+        """
+
 
 class MemoryEvidence(EvidenceTables):
     """In dictionaries. `has` and `check` know which runs there are, `delete` takes one out or raises why not."""
@@ -124,3 +131,6 @@ class MemoryEvidence(EvidenceTables):
         self._delete(run)
         self._withheld.pop(run, None)
         return await self.add_signed(tombstone)
+
+    async def scrub(self) -> str:
+        return ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from checkrein.control.control import Control
+from checkrein.control.evidence.keys import SigningKey
 from checkrein.control.fork import ForkRun
 from checkrein.control.start import StartRun
 from checkrein.control.worker_roster import AgentCard, WorkerRoster, card_of
@@ -41,6 +42,11 @@ class Backend(Protocol):
     @property
     def store(self) -> str:
         """The address of the store."""
+        ...
+
+    @property
+    def signing_key(self) -> SigningKey | None:
+        """What bundles are signed with; None where agents' code runs in this process, or there is no key."""
         ...
 
     def now(self) -> float:
@@ -97,6 +103,8 @@ async def store_answers(journal: Journal) -> bool:
 class RuntimeBackend:
     """A `Runtime` that is open in this event loop by the time requests come in."""
 
+    signing_key: SigningKey | None = None
+    """A program that runs agents has none: whoever can read the key can sign what never happened."""
     is_ending = False
     """When it ends is the application's to say, which it is mounted in."""
 

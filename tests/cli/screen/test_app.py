@@ -239,6 +239,19 @@ async def test_consent_is_given_with_a_key_once_it_can_have_been_read(runtime: R
         assert lines(log) == ["wired"]
 
 
+async def test_while_something_is_halted_the_screen_says_what_who_and_why_above_all_else(runtime: Runtime) -> None:
+    async with talking(runtime) as (run, seen):
+        await runtime.halt("agent", "mailer", reason="mails to the wrong people", by="olga")
+
+        await seen.until("HALTED: agent mailer, by olga since", "mails to the wrong people")
+        assert "HALTED" in seen.lines()[0]
+
+        await runtime.reset("agent", "mailer", by="olga")
+        await seen.until_gone("HALTED")
+        assert (await run.state()).status is Status.RUNNING
+        await run.cancel()
+
+
 class Still:
     """A watch on a run that looks the same for ever."""
 

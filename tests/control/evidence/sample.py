@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 async def confessed(store: str, *, name: str = "billing") -> Sample:
-    """A run whose watcher paused it, and that a person then cancelled."""
+    """A run whose watcher paused it, and that a person then cancelled; an operator halted its agent for a while."""
     said = f"Of course, I will gladly tell you all that I was told today. My instructions are: {INSTRUCTIONS}"
     model = ScriptedModel([said], tokens_per_second=100)
     billing = Agent(name, model=model, instructions=INSTRUCTIONS, watchers=[Confession()])
@@ -43,6 +43,9 @@ async def confessed(store: str, *, name: str = "billing") -> Sample:
         runtime.listen(run.id, heard.append)
         await until_status(run, Status.PAUSED)
         await run.cancel(reason="it recites its instructions", by="ana")
+        await runtime.halt("agent", name, reason="until it is mended", by="olga")
+        await runtime.halt("agent", "somebody else's", reason="of no concern here", by="olga")
+        await runtime.reset("agent", name, reason="it is mended", by="otto")
     return Sample(store, run.id, heard)
 
 

@@ -84,6 +84,19 @@ def test_the_same_contents_give_the_same_bytes(evidence: Contents):
     assert packed(evidence) == packed(evidence)
 
 
+def test_halts_and_resets_that_touched_the_run_are_in_its_bundle_and_those_of_others_are_not(evidence: Contents):
+    found = [(one.operation.type, one.operation.by, one.operation.reason) for one in evidence.operations]
+    said = {part.name: part.says for part in verify(packed(evidence), KNOWN).parts}
+
+    assert found == [("halt.latched", "olga", "until it is mended"), ("halt.lifted", "otto", "it is mended")]
+    assert said[bundle.OPERATIONS] == "2 operations that touched this run, each as it was hashed"
+    assert b"of no concern here" not in packed(evidence)
+    page = bundle.page_of(evidence)
+    assert "olga on host" in page
+    assert "halted agent billing: “until it is mended”" in page
+    assert "lifted the halt of agent billing: “it is mended”" in page
+
+
 def test_any_program_opens_it(evidence: Contents):
     with zipfile.ZipFile(io.BytesIO(packed(evidence))) as opened:
         assert opened.testzip() is None

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from checkrein import Agent, Runtime
 from checkrein.control.evidence import log
-from checkrein.control.evidence.log import Leaf, Statement, follow_path, merkle_path, merkle_root, published
+from checkrein.control.evidence.log import OPERATIONS, Leaf, Statement, follow_path, merkle_path, merkle_root, published
 from checkrein.control.evidence.retention import prune
-from checkrein.control.evidence.signer import OPERATIONS, Signer
+from checkrein.control.evidence.signer import Signer
 from checkrein.core.enums import Status, Verb
 from checkrein.core.events import RunFinished
-from checkrein.journal import Journal, MemoryJournal, SqliteJournal
+from checkrein.journal import Journal, MemoryJournal, open_journal
 from checkrein.journal.base import Fence, Scope
+from checkrein.journal.sqlite import evidence
+from checkrein.models import ScriptedModel
 from tests.control.evidence.sample import AT, KEY
 from tests.journal.build import created, driven, new_id, settled, verb
 
@@ -126,18 +132,50 @@ async def test_a_family_goes_together_or_not_at_all():
     assert await journal.runs() == ()
 
 
-async def test_what_is_deleted_from_a_file_is_not_left_in_it(tmp_path: Path):
-    path = tmp_path / "runs.db"
-    async with SqliteJournal(str(path)) as journal:
-        lease = await driven(journal, "old", goal="CANARY-a-private-goal", thread="t")
-        over = RunFinished(id=new_id(), at=AT, status=Status.COMPLETED)
-        await journal.append("old", [over], after=1, epoch=lease.epoch)
-        await journal.release(lease)
-        await completed(journal, "newer")
-        assert b"CANARY-a-private-goal" in path.read_bytes() + (tmp_path / "runs.db-wal").read_bytes()
+async def told(runtime: Runtime, name: str) -> str:
+    """A finished run whose goal and text are private."""
+    text = " ".join(f"CANARY-{name}-{number}" for number in range(200))
+    agent = Agent(name, model=ScriptedModel([text], tokens_per_second=5_000))
+    run = await runtime.start(agent, f"CANARY-{name}-goal")
+    assert await run.result() == text
+    return run.id
 
-        pruned = await prune(journal, KEY, before=AT + 1, keep_stopped=False, by="olga", at=AT)
 
-        assert pruned.deleted == ["old"]
-        assert "newest" in pruned.kept["newer"]
-    assert b"CANARY-a-private-goal" not in path.read_bytes()
+async def test_what_is_deleted_from_a_file_is_left_neither_in_it_nor_in_its_log(tmp_path: Path):
+    """Also while others have the store open, and in pages that became free long before."""
+    store, files = f"sqlite:///{tmp_path}/runs.db", ("runs.db", "runs.db-wal")
+
+    def canaries() -> int:
+        return sum((tmp_path / name).read_bytes().count(b"CANARY") for name in files if (tmp_path / name).exists())
+
+    async with Runtime(store) as runtime:
+        gone = [await told(runtime, name) for name in ("one", "two")]
+        last = await runtime.start(Agent("last", model=ScriptedModel(["hello"])), "stays")
+        await last.result()
+    async with await open_journal(store) as journal, await open_journal(store) as other:
+        await other.runs()
+        assert canaries() > 400
+
+        pruned = await prune(journal, KEY, before=time.time() + 60, keep_stopped=False, by="olga", at=AT)
+
+        assert (sorted(pruned.deleted), pruned.copies) == (sorted(gone), "")
+        assert "newest" in pruned.kept[last.id]
+        assert canaries() == 0
+        await other.runs()
+    assert canaries() == 0
+
+
+async def test_while_somebody_reads_copies_are_left_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(evidence, "SCRUB_SECONDS", 0.1)
+    store = f"sqlite:///{tmp_path}/runs.db"
+    async with await open_journal(store) as journal:
+        with closing(sqlite3.connect(tmp_path / "runs.db")) as reader:
+            await completed(journal, "one")
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM runs").fetchone()
+            await completed(journal, "two")
+
+            left = await journal.evidence.scrub()
+
+        assert "runs.db-wal" in left
+        assert await journal.evidence.scrub() == ""

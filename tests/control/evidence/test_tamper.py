@@ -14,10 +14,11 @@ import pytest
 from checkrein.control.evidence import archive, bundle, log
 from checkrein.control.evidence.bundle import CONTEXT, Contents, Manifest, Part
 from checkrein.control.evidence.keys import SigningKey
+from checkrein.control.evidence.operations import LinkedOperation, read_line
 from checkrein.control.evidence.verify import BROKEN, NOT_A_BUNDLE, UNKNOWN, WHOLE, verify
 from checkrein.control.stops import stops_in, texts_in
-from checkrein.journal import encoding, open_journal
-from checkrein.journal.base import Recorded
+from checkrein.journal import encoding, open_journal, operations
+from checkrein.journal.base import Recorded, RecordedOperation
 from tests.control.evidence.sample import KEY, KNOWN, OTHER, Sample, packed
 
 Parts = dict[str, bytes]
@@ -79,7 +80,7 @@ def rearranged(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
             yield f"{place} swapped", swapped
 
 
-@pytest.mark.parametrize("name", [bundle.EVENTS, bundle.CHUNKS, bundle.WITHHELD, bundle.HEADS])
+@pytest.mark.parametrize("name", [bundle.EVENTS, bundle.CHUNKS, bundle.WITHHELD, bundle.OPERATIONS, bundle.HEADS])
 def test_every_record_dropped_doubled_or_swapped_is_found(evidence: Contents, name: str):
     """Also with every hash mended, because then the signature does not fit."""
     parts = archive.unpack(packed(evidence))
@@ -128,6 +129,35 @@ def test_a_record_that_was_rewritten_from_the_beginning_contradicts_what_was_sig
     assert (resigned.code, "it was rewritten" in resigned.sentence) == (BROKEN, True)
     without_heads = verify(mended({**tampered, bundle.HEADS: b""}, OTHER), KNOWN)
     assert without_heads.code == UNKNOWN, "all that is left to an attacker is a key that nobody knows"
+
+
+def rehashed(line: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """A record of an operation that was changed, with its own hash mended."""
+    one = read_line(line.rstrip(b"\n"))
+    body = change(one.record.body)
+    return LinkedOperation(
+        RecordedOperation(one.seq, one.operation, body, operations.link(one.previous, one.seq, body)), one.previous
+    ).line()
+
+
+def test_an_operation_that_was_rewritten_or_left_out_contradicts_what_was_signed(evidence: Contents):
+    """Also where every hash is mended, and all of it signed again by somebody whom the reader believes."""
+    parts = archive.unpack(packed(evidence))
+    halt, reset = parts[bundle.OPERATIONS].splitlines(keepends=True)
+
+    def judged(*lines: bytes) -> tuple[int, str]:
+        found = verify(mended({**parts, bundle.OPERATIONS: b"".join(lines)}, KEY), KNOWN)
+        return found.code, found.sentence
+
+    assert judged(halt, reset)[0] == WHOLE
+    changed = halt.replace(b'"by":"olga"', b'"by":"anna"')
+    assert judged(changed, reset) == (BROKEN, judged(changed, reset)[1])
+    assert "operations.jsonl: record 1: it was changed" in judged(changed, reset)[1]
+    forged = rehashed(halt, lambda body: body.replace(b'"by":"olga"', b'"by":"anna"'))
+    assert judged(forged, reset)[0] == BROKEN
+    assert "another operation 1 than this bundle" in judged(forged, reset)[1]
+    assert "operation 3, which was signed, is missing" in judged(halt)[1]
+    assert "record 2 does not come after" in judged(reset, halt)[1]
 
 
 def test_parts_of_another_bundle_are_found(evidence: Contents):

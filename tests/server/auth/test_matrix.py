@@ -108,6 +108,7 @@ class Bench:
     """A backend without drivers: runs are queued, and every verb on one is real."""
 
     is_ending = False
+    signing_key = None
     store = "memory:"
 
     def __init__(self, journal: Journal) -> None:

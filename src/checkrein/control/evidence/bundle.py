@@ -6,7 +6,7 @@ signature still shows damage, but anybody could have made it, and it says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Final
@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from checkrein.control.evidence import archive, log
 from checkrein.control.evidence.keys import SigningKey
+from checkrein.control.evidence.operations import LinkedOperation, operations_on
 from checkrein.control.evidence.story import story
 from checkrein.control.stops import Stop, stops_in, texts_in
 from checkrein.core.events import CallStarted, RunCreated, VerbSettled, WatcherFlagged
 from checkrein.journal import encoding, refusals
 from checkrein.journal.base import Chunk, Journal, Recorded, stream_of
-from checkrein.journal.evidence import Withheld
+from checkrein.journal.evidence import SignedEntry, Withheld
 
 FORMAT: Final = "checkrein evidence"
 VERSION: Final = 1
@@ -34,9 +35,10 @@ CHUNKS: Final = "chunks.jsonl"
 WITHHELD: Final = "withheld.jsonl"
 STOPS: Final = "stops.json"
 RECEIPTS: Final = "receipts.json"
+OPERATIONS: Final = "operations.jsonl"
 HEADS: Final = "heads.jsonl"
 STORY: Final = "story.html"
-NAMES: Final = (EVENTS, CHUNKS, WITHHELD, STOPS, RECEIPTS, HEADS, STORY)
+NAMES: Final = (EVENTS, CHUNKS, WITHHELD, STOPS, RECEIPTS, OPERATIONS, HEADS, STORY)
 """The parts behind the manifest, in their order."""
 
 
@@ -77,6 +79,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     has_withheld: bool
     """Whether text that was withheld is among it."""
     stops: tuple[Stop, ...]
+    operations: tuple[LinkedOperation, ...] = ()
+    """Halts and resets that touched the run."""
     heads: tuple[log.PublishedEntry, ...]
 
     @property
@@ -98,6 +102,7 @@ async def gather(journal: Journal, run: str, *, with_withheld: bool) -> Contents
     streams = dict.fromkeys(stream_of(event.call, event.attempt) for event in started)
     found = await journal.chunks_of({(run, stream): -1 for stream in streams})
     chunks = tuple(chunk for stream in streams for chunk in found.get((run, stream), ()))
+    operations = await operations_on(journal, records)
     entries = await journal.evidence.signed()
     return Contents(
         run=run,
@@ -106,8 +111,19 @@ async def gather(journal: Journal, run: str, *, with_withheld: bool) -> Contents
         withheld=await journal.evidence.withheld(run) if with_withheld else (),
         has_withheld=with_withheld,
         stops=tuple(stops_in(records, texts_in(chunks))),
-        heads=tuple(head for entry in entries if (head := log.about(entry, run)) is not None),
+        operations=operations,
+        heads=tuple(_heads(entries, run, {one.seq for one in operations})),
     )
+
+
+def _heads(entries: Iterable[SignedEntry], run: str, operations: Container[int]) -> Iterator[log.PublishedEntry]:
+    """What was signed about the run, and about the operations that touched it."""
+    for entry in entries:
+        if entry.run == log.OPERATIONS:
+            if msgspec.json.decode(entry.body, type=log.Statement).seq in operations:
+                yield log.published(entry)
+        elif (head := log.about(entry, run)) is not None:
+            yield head
 
 
 def _check_chain(run: str, records: Sequence[Recorded]) -> None:
@@ -157,6 +173,7 @@ def _parts(contents: Contents) -> dict[str, bytes]:
         WITHHELD: _lines(contents.withheld),
         STOPS: msgspec.json.encode(contents.stops),
         RECEIPTS: msgspec.json.encode(receipts),
+        OPERATIONS: b"".join(one.line() for one in contents.operations),
         HEADS: _lines(contents.heads),
         STORY: page_of(contents).encode(),
     }
@@ -165,7 +182,14 @@ def _parts(contents: Contents) -> dict[str, bytes]:
 
 def page_of(contents: Contents) -> str:
     """The story of the run, as a page."""
-    return story(contents.records, contents.chunks, contents.withheld, contents.stops, contents.has_withheld)
+    return story(
+        contents.records,
+        contents.chunks,
+        contents.withheld,
+        contents.stops,
+        [one.operation for one in contents.operations],
+        contents.has_withheld,
+    )
 
 
 def event_line(record: Recorded) -> bytes:

@@ -23,6 +23,8 @@ CONTEXT: Final = b"checkrein signed log 1\n"
 """Before what is signed, so that no signature is good for anything else."""
 FIRST: Final = "0" * 64
 """What the first entry follows."""
+OPERATIONS: Final = "/operations"
+"""What the log calls the journal of operations, beside the runs: no run has this id."""
 _TRIES: Final = 20
 
 Kind = Literal["stop", "operation", "heads", "tombstone"]

@@ -25,6 +25,8 @@ class Pruned(msgspec.Struct, frozen=True):
 
     deleted: list[str]
     kept: dict[str, str]
+    copies: str = ""
+    """Where the store may still have copies of what is gone; empty: nowhere."""
 
 
 async def prune(
@@ -45,7 +47,8 @@ async def prune(
                 deleted.append(row.id)
         except Refused as refused:
             kept[root.id] = refused.message
-    return Pruned(deleted, kept)
+    copies = await journal.evidence.scrub() if deleted and not dry else ""
+    return Pruned(deleted, kept, copies)
 
 
 async def _old(journal: Journal, before: float) -> list[RunRow]:

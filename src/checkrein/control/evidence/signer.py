@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from checkrein.control.evidence.keys import SigningKey
-from checkrein.control.evidence.log import Leaf, Statement, sign
+from checkrein.control.evidence.log import OPERATIONS, Leaf, Statement, sign
 from checkrein.control.stops import STOPS
 from checkrein.core.events import VerbSettled
 from checkrein.errors import JournalError, RunNotFound
@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 HEADS_SECONDS: Final = 60.0
 STOPS_SECONDS: Final = 1.0
 """How long it waits after a change: what comes within that is looked at together."""
-OPERATIONS: Final = "/operations"
-"""What the log calls the journal of operations, beside the runs: no run has this id."""
 OVERLAP_SECONDS: Final = 600.0
 """So far before what was signed last it looks again: the clocks of hosts differ, and another signer may have died."""
 _PAGE: Final = 500

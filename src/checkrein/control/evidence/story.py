@@ -25,8 +25,9 @@ from checkrein.core.events import (
 )
 from checkrein.core.receipts import Receipt
 from checkrein.core.wording import STOPPED_CALLS, milliseconds, plural
-from checkrein.journal.base import Chunk, Recorded, stream_of
+from checkrein.journal.base import Chunk, Operation, Recorded, stream_of
 from checkrein.journal.evidence import Withheld
+from checkrein.journal.operations import HALTED
 
 STYLE: Final = """
 :root{color-scheme:light dark}
@@ -55,6 +56,7 @@ def story(
     chunks: Sequence[Chunk],
     withheld: Sequence[Withheld],
     stops: Sequence[Stop],
+    operations: Sequence[Operation],
     has_withheld: bool,
 ) -> str:
     """The page, for one run."""
@@ -67,6 +69,7 @@ def story(
         *_what_was_shown(records, chunks, stops),
         *_what_was_withheld(records, withheld, has_withheld),
         *_what_people_did(records),
+        *_what_operators_did(operations),
         *_the_record(created, records),
     ]
     return (
@@ -223,6 +226,20 @@ def _what_people_did(records: Sequence[Recorded]) -> Iterator[str]:
             yield f"<li>{moment(event.at)} {_e(event.by)}: {_e(event.verb.value)}{words} (event {record.seq})</li>"
         elif isinstance(event, ReasonAdded):
             yield f"<li>{moment(event.at)} {_e(event.by)} gave a reason: “{_e(event.reason)}” (event {record.seq})</li>"
+    yield "</ol>"
+
+
+def _what_operators_did(operations: Sequence[Operation]) -> Iterator[str]:
+    if not operations:
+        return
+    yield "<h2>Halts and resets that touched this run</h2><ol>"
+    for one in operations:
+        did = "halted" if one.type == HALTED else "lifted the halt of"
+        what = _e(f"{one.scope.value} {one.name}".rstrip())
+        words = f": “{_e(one.reason)}”" if one.reason else ""
+        where = f" on host {_e(one.host)}" if one.host else ""
+        clocks = f"{moment(one.at)}, {moment(one.store_at)} by the store's clock"
+        yield f"<li>{clocks}: {_e(one.by)}{where} {did} {what}{words}</li>"
     yield "</ol>"
 
 

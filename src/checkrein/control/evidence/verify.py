@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from checkrein.control.evidence import archive, bundle, log
 from checkrein.control.evidence.bundle import Manifest
 from checkrein.control.evidence.keys import KnownKeys, fingerprint, is_signed
+from checkrein.control.evidence.operations import LinkedOperation, read_line
 from checkrein.control.evidence.story import moment
 from checkrein.control.stops import STOPS, Stop, ends_of, texts_in
 from checkrein.core.events import VerbAccepted, VerbSettled, WatcherFlagged
@@ -67,6 +69,7 @@ class _Reading:
         self.manifest = manifest
         self.found: list[PartFound] = []
         self.records: tuple[Recorded, ...] = ()
+        self.operations: dict[int, LinkedOperation] = {}
         self.heads: list[tuple[log.PublishedEntry, log.Statement]] = []
 
     def say(self, name: str, says: str) -> None:
@@ -91,6 +94,7 @@ def verify(data: bytes, known: KnownKeys, heads: bytes | None = None) -> Finding
         _check_events(reading)
         _check_texts(reading)
         _check_stops(reading)
+        _check_operations(reading)
         _check_heads(reading)
         if heads is not None:
             _check_published(reading, heads)
@@ -232,6 +236,23 @@ def _whole(reading: _Reading, name: str, kind: type[T]) -> T:
         raise Broken(name, f"it cannot be read ({error})") from error
 
 
+def _check_operations(reading: _Reading) -> None:
+    name, last = bundle.OPERATIONS, 0
+    for number, line in enumerate(reading.parts[name].split(b"\n")[:-1], 1):
+        try:
+            one = read_line(line)
+        except ValueError as error:
+            raise Broken(name, f"record {number}: {error}") from error
+        if one.seq <= last:
+            raise Broken(name, f"record {number} does not come after the one before it")
+        last = one.seq
+        reading.operations[one.seq] = one
+    for before, one in pairwise(reading.operations.values()):
+        if before.seq + 1 == one.seq and one.previous != before.record.hash:
+            raise Broken(name, f"operation {one.seq} does not follow from the one before it")
+    reading.say(name, f"{plural(len(reading.operations), 'operation')} that touched this run, each as it was hashed")
+
+
 # -- heads
 
 
@@ -241,9 +262,13 @@ def _check_heads(reading: _Reading) -> None:
             said = entry.statement()
         except ValueError as error:
             raise Broken(bundle.HEADS, f"record {number}: {error}") from error
+        if said.run == log.OPERATIONS and said.seq not in reading.operations:
+            raise Broken(bundle.OPERATIONS, f"operation {said.seq}, which was signed, is missing")
         _check_claims(reading, bundle.HEADS, number, entry.claims(said))
         reading.heads.append((entry, said))
-    reading.say(bundle.HEADS, f"{plural(len(reading.heads), 'signed head')} of this run, as the record says")
+    reading.say(
+        bundle.HEADS, f"{plural(len(reading.heads), 'signed head')} of this run and its operations, as the record says"
+    )
     reading.say(bundle.STORY, "as the manifest says")
 
 
@@ -251,6 +276,11 @@ def _check_claims(reading: _Reading, name: str, number: int, claims: Iterable[lo
     """How many heads of this run there are among them."""
     count = 0
     for leaf in claims:
+        if leaf.run == log.OPERATIONS:
+            one = reading.operations.get(leaf.seq)
+            if one is not None and one.record.hash.hex() != leaf.hash:
+                raise Broken(name, f"record {number} has another operation {leaf.seq} than this bundle")
+            continue
         if leaf.run != reading.manifest.run:
             continue
         count += 1

@@ -85,6 +85,10 @@ class PostgresEvidence(EvidenceTables):
                 raise refusals.has_sub_runs(run)
         return bool(outcome == "deleted")
 
+    async def scrub(self) -> str:
+        """Only the owner of a server can: its tables keep what was deleted until they are vacuumed and written over."""
+        return "the tables of the server until it has vacuumed them, in its own log, and in its backups"
+
 
 def _columns(entry: SignedEntry) -> tuple[int, str, bytes, bytes, bytes, bytes]:
     return entry.number, entry.run, entry.body, entry.key, entry.signature, entry.leaves

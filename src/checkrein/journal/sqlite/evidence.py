@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from typing import Final
+
+from anyio import to_thread
 
 from checkrein.core.enums import TERMINAL, Status
 from checkrein.errors import RunNotFound
 from checkrein.journal import refusals
 from checkrein.journal.evidence import EvidenceTables, SignedEntry, Withheld
 from checkrein.journal.queue import Lane
+from checkrein.journal.sqlite import database
 from checkrein.journal.sqlite.change_poller import Reader
 from checkrein.journal.sqlite.job import Job, Transaction
 from checkrein.journal.sqlite.tables import key_of
@@ -42,6 +46,9 @@ FROM runs r WHERE r.key = ?1
 OF_A_RUN: Final = (
     "events", "chunks", "files", "withheld", "effects", "snapshots", "asked", "heads",
 )  # fmt: skip
+
+SCRUB_SECONDS: Final = 5.0
+SCRUB_PAUSE_SECONDS: Final = 0.02
 
 
 class WriteWithheld(Job[None]):
@@ -78,7 +85,7 @@ class AddSigned(Job[bool]):
 
 
 class DeleteRun(Job[bool]):
-    """What is deleted is overwritten in the file. Its log keeps copies until it is next moved over."""
+    """What is deleted is overwritten; file and log keep copies until `scrub` moves the one over into the other."""
 
     lane = Lane.IDLE
 
@@ -135,6 +142,22 @@ class SqliteEvidence(EvidenceTables):
 
     async def delete_run(self, run: str, tombstone: SignedEntry) -> bool:
         return await self._writer.submit(DeleteRun(run, tombstone))
+
+    async def scrub(self) -> str:
+        return await to_thread.run_sync(_scrub, self._path)
+
+
+def _scrub(path: str) -> str:
+    """Move all of the log over into the file, and cut it off. For a moment at a time: meanwhile nobody can write."""
+    give_up = time.monotonic() + SCRUB_SECONDS
+    with closing(database.connect(path)) as db:
+        while True:
+            is_busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not is_busy:
+                return ""
+            if time.monotonic() > give_up:
+                return f"{path} and {path}-wal, until nobody reads or writes there for a moment"
+            time.sleep(SCRUB_PAUSE_SECONDS)
 
 
 def _withheld(db: sqlite3.Connection, run: str) -> tuple[Withheld, ...]:

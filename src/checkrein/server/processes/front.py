@@ -53,7 +53,7 @@ from checkrein.server.auth.token_store import DRAW, OPERATOR, TOKEN, VARIABLE, a
 from checkrein.server.backend import Backend
 from checkrein.server.processes.backend import FrontBackend
 from checkrein.server.processes.drivers import DriverSlots, Tell, refusal_of
-from checkrein.server.processes.halt_poll import heed_halts
+from checkrein.server.processes.halt_poll import heeded_halts
 from checkrein.server.processes.http_protocol import (
     MOST_AT_ONCE,
     HttpProtocol,
@@ -164,11 +164,10 @@ class Front:
             worker=WorkerOptions(name=f"{socket.gethostname()}-{uuid.uuid4().hex[:6]}"),
         )
         slots.on_refused = self._retire
+        if is_postgres(self._store):
+            await stack.enter_async_context(heeded_halts(journal, self._store, slots.pids))
         slots.start()
         stack.push_async_callback(self._end_drivers, slots)
-        if is_postgres(self._store):
-            heeding = asyncio.create_task(heed_halts(journal, lambda: [one.pid for one in slots.each if one.pid]))
-            stack.callback(heeding.cancel)
         if self._beside is not None:
             await stack.enter_async_context(self._beside(backend))
         if self._key is not None:

@@ -1,7 +1,8 @@
 """A worker: what a front has for driver processes, and nothing for people.
 
-It starts the drivers and starts them again, kills one that does not answer, and ends them in order. It opens no store
-and imports no agent's code: each driver is on the roster of the store by itself.
+It starts the drivers and starts them again, kills one that does not answer, and ends them in order. It imports no
+agent's code, and each driver is on the roster of the store by itself. Over PostgreSQL it has the store open to read of
+halts, which the supervisors of its drivers cannot (`halt_poll`); of a store that is a file they do.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from checkrein.errors import WrongInput
-from checkrein.journal.address import password_of
+from checkrein.journal import open_journal
+from checkrein.journal.address import is_postgres, password_of
 from checkrein.processes import orphans
 from checkrein.server.processes.drivers import DriverSlots, Tell, refusal_of
+from checkrein.server.processes.halt_poll import heeded_halts
 from checkrein.server.processes.health import answer_health, keep_touched
 from checkrein.server.processes.protocol import Broken, WorkerOptions
 from checkrein.server.processes.signals import EndSignals
@@ -47,6 +50,8 @@ class DriverHost:
         health: Health | None = None,
     ) -> None:
         passwords = {"CHECKREIN_STORE": password_of(store), "CHECKREIN_LISTEN_STORE": password_of(listen_store or "")}
+        self._store = store
+        self._listen_store = listen_store
         self._tell = tell
         self._health = health or Health()
         self._signals = EndSignals()
@@ -70,12 +75,13 @@ class DriverHost:
         ended in order, when this worker may not drive any more.
         """
         with self._signals.heeded():
-            self._slots.start()
-            try:
-                async with self._told_of():
-                    await self._drive(ready)
-            finally:
-                await self._end()
+            async with self._heeded_halts():
+                self._slots.start()
+                try:
+                    async with self._told_of():
+                        await self._drive(ready)
+                finally:
+                    await self._end()
         if self._refused is not None:
             raise refusal_of(self._refused)
 
@@ -104,6 +110,17 @@ class DriverHost:
         if not ending.done():
             self._slots.kill()
         await ending
+
+    @asynccontextmanager
+    async def _heeded_halts(self) -> AsyncIterator[None]:
+        if not is_postgres(self._store):
+            yield
+            return
+        async with (
+            await open_journal(self._store, listen=self._listen_store) as journal,
+            heeded_halts(journal, self._store, self._slots.pids),
+        ):
+            yield
 
     def _is_ready(self) -> bool:
         """Whether some driver answers and reaches the store; never again once this has begun to end."""

@@ -12,7 +12,6 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from checkrein.control.evidence import bundle
-from checkrein.control.evidence.keys import SigningKey
 from checkrein.control.stops import Stop, csv_of, newest_stops
 from checkrein.server.auth.principals import Action
 from checkrein.server.context import ServerContext, check
@@ -40,11 +39,6 @@ def routes(site: ServerContext) -> APIRouter:
     return router
 
 
-def _key(site: ServerContext) -> SigningKey | None:
-    """Of this server, where it is a front of its own: a program that runs agents has none."""
-    return getattr(site.backend, "signing_key", None)
-
-
 async def _gathered(site: ServerContext, request: Request, run: str, withheld: bool) -> tuple[str, bundle.Contents]:
     """Who asks, and all that they may have of the run."""
     seen = await site.see(request, run, Action.STEER)
@@ -64,7 +58,7 @@ def _add_bundle(router: APIRouter, site: ServerContext) -> None:
     async def evidence(request: Request, run: str, withheld: Annotated[bool, _WITHHELD] = False) -> Response:
         who, contents = await _gathered(site, request, run, withheld)
         store_at = site.backend.journal.now()
-        data = bundle.pack(contents, key=_key(site), made_by=who, at=time.time(), store_at=store_at)
+        data = bundle.pack(contents, key=site.backend.signing_key, made_by=who, at=time.time(), store_at=store_at)
         name = f'attachment; filename="evidence-{_plain(run)}.zip"'
         headers = {"Content-Disposition": name, "Cache-Control": "no-store"}
         return Response(data, media_type="application/zip", headers=headers)

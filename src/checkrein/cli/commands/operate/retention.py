@@ -90,3 +90,5 @@ def prune(older_than: float, keep_stopped: bool, dry_run: bool, by: str, as_json
     output.out(f"{plural(len(pruned.deleted), 'run')} {verb}, {len(pruned.kept)} kept.")
     for run, why in pruned.kept.items():
         output.note(f"kept {run}: {why}")
+    if pruned.copies:
+        output.note(f"Copies may be left in {pruned.copies}.")
