@@ -125,7 +125,8 @@ def _at_store(asked: argparse.Namespace) -> int:
         at=time.time(),
         host=os.uname().nodename,
     )
-    flag, was_up = _put_flag(store, wanted, asked)
+    flag = _put_flag(store, wanted, asked)
+    was_up = flag is not None and flag.id != wanted.id
     try:
         was_latched = _fence(store, wanted)
     except (RunNotFound, StoreNotOurs) as error:
@@ -141,6 +142,8 @@ def _at_store(asked: argparse.Namespace) -> int:
             is_done=False,
         )
         return FLAG_ONLY
+    if flag is not None and was_up:
+        halt_flags.is_recorded(flag, wanted.id)
     again = " It was halted before: the first one's words stay." if was_latched else ""
     _say(asked, "fence", f"Fence: no call begins in {what}, on any host, until `checkrein reset {what}`.{again}")
     if asked.scope in ("agent", "owner") and not _is_known(store, asked.scope, asked.name):
@@ -157,16 +160,16 @@ def _redacted(reason: str) -> str:
     return Secrets.of(None).text(reason)
 
 
-def _put_flag(store: str, wanted: operations.Request, asked: argparse.Namespace) -> tuple[bool, bool]:
-    """Whether the flag is up, and whether it was before."""
+def _put_flag(store: str, wanted: operations.Request, asked: argparse.Namespace) -> halt_flags.Flag | None:
+    """The flag that is up, by this halt or by one before."""
     flag = halt_flags.Flag(wanted.scope, wanted.name, wanted.by, wanted.reason, wanted.at, wanted.host, wanted.id)
     try:
         found = halt_flags.put_up(store, flag)
     except OSError as error:
         _say(asked, "flag", f"No flag on this host: {halt_flags.own_folder()}: {error.strerror}.", is_done=False)
-        return False, False
+        return None
     _say(asked, "flag", f"Flag: {wanted.scope} {wanted.name}".rstrip() + f" is halted on this host ({found.path}).")
-    return True, found.id != wanted.id
+    return found
 
 
 def _fence(store: str, wanted: operations.Request) -> bool:

@@ -23,6 +23,8 @@ class HaltWatch:
         self._seen: int | None = None
         self._halted: set[tuple[Scope, str]] = set()
         self._is_away = False
+        self._ids: dict[tuple[Scope, str], set[str]] = {}
+        """Of the halts that are recorded and not lifted."""
         self._up: frozenset[str] = frozenset()
 
     def is_flagged_anew(self) -> bool:
@@ -44,25 +46,27 @@ class HaltWatch:
         return len(self._halted) > before
 
     async def _read(self) -> None:
+        news = await self._journal.operations(after=self._seen or 0)
         if self._seen is None:
             self._halted = {(one.scope, one.name) for one in await self._journal.halts()}
-            self._seen = max((record.seq for record in await self._journal.operations()), default=0)
-            return
-        for record in await self._journal.operations(after=self._seen):
+            self._seen = 0
+        for record in news:
             self._seen, operation = record.seq, record.operation
             scope = (operation.scope, operation.name)
             if operation.type == HALTED:
+                self._ids.setdefault(scope, set()).add(operation.id)
                 self._halted.add(scope)
             else:
                 self._halted.discard(scope)
-                self._take_down(scope[0].value, scope[1], operation.at)
+                self._take_down(scope[0].value, scope[1], self._ids.pop(scope, set()))
 
-    def _take_down(self, scope: str, name: str, at: float) -> None:
-        """A reset that was recorded takes down the flag of this host too, wherever it was asked for."""
+    def _take_down(self, scope: str, name: str, lifted: Collection[str]) -> None:
+        """A reset that was recorded takes down the flag of this host too, wherever it was asked for: one of a halt that
+        the store had by then. By its id and not by its time, for the clocks of hosts differ."""
         if self._flags is None:
             return
         try:
-            if any(flag.at <= at for flag in read(self._flags.store) if (flag.scope, flag.name) == (scope, name)):
+            if any(flag.id in lifted for flag in read(self._flags.store) if (flag.scope, flag.name) == (scope, name)):
                 take_down(self._flags.store, scope, name)
         except OSError as error:
             _log.warning("a flag of this host could not be taken down after a reset: %s", error)

@@ -79,16 +79,36 @@ def put_up(store: str, flag: Flag) -> Flag:
     path = os.path.join(folder, file_name(store_key(store), flag.scope, flag.name))
     if (found := _read(path)) is not None:
         return found
-    draft = f"{path}.new-{os.getpid()}"
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
-        os.write(handle, json.dumps(flag._replace(path="")._asdict()).encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.rename(draft, path)
-    _sync(folder)
+        _write(path, flag)
+    except OSError:  # no room for its words, perhaps: its name alone halts
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+        _sync(folder)
     return flag._replace(path=path)
+
+
+def is_recorded(flag: Flag, id: str) -> None:
+    """A flag that was up before is in the store now, under this id: a reset of that takes it down wherever it is asked
+    for. Its words stay. A flag that cannot be written stays as it is, and is taken down on its host."""
+    with suppress(OSError):
+        _write(flag.path, flag._replace(id=id))
+
+
+def _write(path: str, flag: Flag) -> None:
+    draft = f"{path}.new-{os.getpid()}"
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(handle, json.dumps(flag._replace(path="")._asdict()).encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(draft, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    _sync(os.path.dirname(path))
 
 
 def take_down(store: str, scope: str, name: str) -> bool:

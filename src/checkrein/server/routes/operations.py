@@ -14,6 +14,7 @@ from checkrein.core.verb_specs import HALT, RESET, VerbSpec
 from checkrein.errors import CheckreinError, StoreUnavailable
 from checkrein.processes.halt_flags import Flag, put_up, take_down
 from checkrein.processes.identity import this_process
+from checkrein.secrets import Secrets
 from checkrein.server.auth.principals import Action
 from checkrein.server.backend import store_answers
 from checkrein.server.context import ServerContext
@@ -123,7 +124,8 @@ def _add_scope_verb(
 def _flagged(store: str, by: str, given: Mapping[str, Any], error: StoreUnavailable) -> CheckreinError:
     """The store is away: a flag halts what this host drives, and the answer says that nothing else does."""
     scope = checked_scope(given["scope"], given.get("name", ""))
-    flag = Flag(scope.value, given.get("name", ""), by, given.get("reason", ""), time.time(), this_process().host)
+    reason = Secrets.of(None).text(given.get("reason", ""))
+    flag = Flag(scope.value, given.get("name", ""), by, reason, time.time(), this_process().host)
     try:
         put_up(store, flag)
     except OSError as failed:
