@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,18 @@ import pytest
 
 from checkrein import Agent, Confession, Context, RunFailed, Runtime, Secrets, Shape, agent
 from checkrein.control.control import Control, redacted_command
+from checkrein.control.evidence import bundle
 from checkrein.core.commands import ResolveCall
 from checkrein.core.enums import Answer, Status
 from checkrein.core.events import ApprovalRequested, CallFinished, CallStarted, RunCreated, WatcherFlagged
 from checkrein.errors import MisuseError, ModelUnauthorised
+from checkrein.journal import open_journal
 from checkrein.journal.address import is_postgres
 from checkrein.journal.base import Chunk
 from checkrein.models import Failure, ScriptedModel, ToolResult, Turn
 from checkrein.models.base import Delta, Finish, Finished, TextDelta, ThinkingDelta, ToolCallDelta
 from checkrein.models.messages import Request
+from checkrein.processes import halt_flags
 from checkrein.processes.identity import this_process
 from tests.support.agent_tools import lines
 from tests.support.patience import PATIENCE_SECONDS
@@ -67,9 +71,22 @@ def traces(of: str) -> list[bytes]:
     return [of.encode(), of[:half].encode(), of[half:].encode(), encoded]
 
 
+def bundled(store: str) -> bytes:
+    """The evidence of every run, withheld text included."""
+
+    async def pack_all() -> bytes:
+        async with await open_journal(store) as journal:
+            found = [await bundle.gather(journal, row.id, with_withheld=True) for row in await journal.runs()]
+            return b"".join(bundle.pack(one, key=None, made_by="ana", at=1.0, store_at=1.0) for one in found)
+
+    with ThreadPoolExecutor() as pool:  # whoever asks has an event loop of its own
+        return pool.submit(asyncio.run, pack_all()).result()
+
+
 def found(store: str) -> list[bytes]:
-    kept = recorded(store)
+    kept = recorded(store) + bundled(store)
     assert b"run.created" in kept, "there is something to look at"
+    assert b"story.html" in kept
     return [trace for trace in [*traces(KEY), *traces(TOKEN)] if trace in kept]
 
 
@@ -316,6 +333,33 @@ async def test_what_a_person_types_is_redacted_before_anybody_reads_it(store: st
     for said in (f"Use {LABEL}.", "Use [redacted:github_token] now.", f"Is it {LABEL}?", f"use {LABEL} instead"):
         assert said in asked(spy)
     assert found(store) == []
+
+
+async def test_why_an_operator_halts_and_resets_is_redacted_in_the_store_the_bundle_and_the_flag(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the command, which puts up a flag, and in a program. The bundle has both operations: they touched the run."""
+    caplog.set_level("DEBUG")
+    talker = Agent("talker", model=ScriptedModel(["word " * 500], tokens_per_second=20))
+    async with Runtime(store) as runtime:
+        run = await runtime.start(talker, "talk")
+        await until_status(run, Status.RUNNING)
+        arguments = ("halt", "agent", "talker", "--store", store, "--reason", f"it knows {KEY} and {TOKEN}")
+        halted = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", "from checkrein.cli import main; main()", *arguments],
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        flag = b"".join(Path(one.path).read_bytes() for one in halt_flags.read(store))
+        await runtime.reset("agent", "talker", reason=f"{KEY} was changed", by="olga")
+
+    assert halted.returncode == 0, halted.stderr
+    assert b"talker" in flag
+    assert found(store) == []
+    said = flag + halted.stdout + halted.stderr + caplog.text.encode()
+    assert [trace for trace in [*traces(KEY), *traces(TOKEN)] if trace in said] == []
+    assert bundled(store).count(b'"type":"halt.') == 2
 
 
 def test_what_a_person_says_became_of_a_call_is_redacted() -> None:

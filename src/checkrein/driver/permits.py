@@ -117,7 +117,7 @@ class CallRunner:
             return await self._told(call, ended, at, verb, instruction)
 
     async def _told(self, call: str, ended: CallResult, at: float, verb: str | None, instruction: str | None) -> Result:
-        """What the program is told of a call that has just ended; of a run that is being cancelled, or halted, nothing."""
+        """What the program is told of a call that has just ended; where a cancel or a halt is in force, nothing."""
         self.at = max(self.at, at)
         # A halt stops calls before it ends their run: a program that is told would end it first, and otherwise.
         await self._session.until_not_halted()
