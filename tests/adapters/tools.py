@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from tests.support.witness import note
@@ -54,3 +56,15 @@ def fails(log: str) -> str:
     """Always fails."""
     note(log, "failing")
     raise LookupError("no such thing")
+
+
+@dataclass
+class Place:
+    name: str
+    since: date
+
+
+def where(log: str) -> Place:
+    """Say where."""
+    note(log, "where")
+    return Place("Bern", date(1191, 1, 1))

@@ -80,6 +80,10 @@ class AdaptedTool(Tool):
     def goes_to_worker(self) -> bool:
         return not self.is_async and self.isolation == "process" and not self.why_here
 
+    def as_returned(self, recorded: Any) -> Any:
+        """What it returned, made of what is recorded: a value of the type that its function says it returns."""
+        return values.typed(self.function, {"return": recorded})["return"]
+
     def check_importable(self) -> None:
         """What cannot be imported runs where its framework runs it, and `doctor` says so."""
 

@@ -196,7 +196,8 @@ class _Clones:
                 return to_jsonable_python(await tool.on_invoke_tool(context, given))
 
             try:
-                return await self._play.tool(used, arguments, as_theirs, place=place, approval=bool(needs))
+                made = await self._play.tool(used, arguments, as_theirs, place=place, approval=bool(needs))
+                return used.as_returned(made)
             except Declined as declined:
                 return str(declined)
             except ToolRaised as raised:

@@ -270,13 +270,14 @@ class _ReinedTools(WrapperToolset[Any]):
             return to_jsonable_python(await inner(name, tool_args, ctx, tool))
 
         try:
-            return await play.tool(
+            returned = await play.tool(
                 used,
                 to_jsonable_python(tool_args),
                 invoke,
                 place=f"tool:{self.reins.part}/{call_id}",
                 approval=call_id in self.reins.asked,
             )
+            return used.as_returned(returned)
         except Declined as declined:
             return str(declined)
         except ToolRaised as raised:
