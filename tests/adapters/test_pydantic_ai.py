@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ToolReturn
 
 from checkrein import Runtime, Turns
 from checkrein.adapters.pydantic_ai import Rules, interruptible
@@ -27,3 +29,34 @@ async def test_caps_are_those_of_checkrein_and_not_its_limit_of_fifty_requests(
         assert await (await runtime.start(agent, "Go.")).result() == "Done."
 
     assert len(witness.lines()) == 55
+
+
+def tells(log: str) -> ToolReturn:
+    """Return more than a value."""
+    return ToolReturn(return_value="short", content=["at length"])
+
+
+async def tells_untold(log: str) -> Any:
+    """The same, without a word about it."""
+    return ToolReturn(return_value="short", content=["at length"])
+
+
+@pytest.mark.parametrize("tool", [tells, tells_untold])
+async def test_a_tool_may_return_more_than_a_value(tool: Any, provider: Provider, witness: Witness) -> None:
+    """Also from a worker process: their model reads both, as without Checkrein."""
+    provider.play([use((tool.__name__, {"log": witness.log})), Reply("Done.")])
+    agent = interruptible(Agent(model(provider.openai_url, str(provider.key)), name="tells", tools=[tool]))
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        assert await (await runtime.start(agent, "Go.")).result() == "Done."
+
+    said = {one["role"]: str(one["content"]) for one in provider.log[1].messages}
+    assert said["tool"] == "short"
+    assert "at length" in said["user"]
+
+
+async def test_doctor_says_where_to_say_what_a_tool_does() -> None:
+    agent = interruptible(Agent("test", name="quick", tools=[quickly]))
+
+    (warning,) = agent.tools["quickly"].warnings()
+
+    assert 'Say it in interruptible(agent, tools={"quickly": Rules(…)}).' in warning.why

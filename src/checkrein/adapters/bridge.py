@@ -94,7 +94,9 @@ class AdaptedTool(Tool):
         """As above: what is recorded are the arguments that the model gave."""
 
     def warnings(self) -> Any:
-        yield from super().warnings()
+        for said in super().warnings():
+            where = f'interruptible(agent, tools={{"{self.name}": Rules(…)}})'
+            yield ToolWarning(said.what, f"{said.why} Say it in {where}.")
         if self.why_here and not self.is_async:
             yield ToolWarning(
                 "runs in a thread of this process and may not be stoppable",

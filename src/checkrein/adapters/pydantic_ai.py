@@ -52,6 +52,7 @@ from pydantic_core import to_jsonable_python  # noqa: E402
 __all__ = ["PydanticAIAgent", "Rules", "interruptible", "reins"]
 
 _MESSAGES: Final = theirs.ModelMessagesTypeAdapter
+_TOOL_RETURN: Final[TypeAdapter[Any]] = TypeAdapter(theirs.ToolReturn)
 _place: ContextVar[str] = ContextVar("checkrein_pydantic_ai_place", default="")
 """Where the model request stands that is being made."""
 _inside: ContextVar[_Reins | None] = ContextVar("checkrein_pydantic_ai_inside", default=None)
@@ -277,11 +278,18 @@ class _ReinedTools(WrapperToolset[Any]):
                 place=f"tool:{self.reins.part}/{call_id}",
                 approval=call_id in self.reins.asked,
             )
-            return used.as_returned(returned)
+            return _returned(used, returned)
         except Declined as declined:
             return str(declined)
         except ToolRaised as raised:
             raise _as_raised(raised) from raised
+
+
+def _returned(used: AdaptedTool, recorded: Any) -> Any:
+    """What a tool returned. A `ToolReturn` is known by its kind, also where the function does not say so."""
+    if isinstance(recorded, dict) and recorded.get("kind") == "tool-return" and "return_value" in recorded:
+        return _TOOL_RETURN.validate_python(recorded)
+    return used.as_returned(recorded)
 
 
 def _as_raised(raised: ToolRaised) -> Exception:
