@@ -82,7 +82,8 @@ class Shell(ContextAgent):
     replays = False
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        super().__init__("shell")
+        # Its questions are many while its process begins on a busy machine: the cap that everybody has would pause it.
+        super().__init__("shell", stop_when=None)
         self._arguments = arguments
 
     async def play(self, driver: ProgramApi) -> None:
