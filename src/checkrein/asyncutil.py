@@ -45,6 +45,11 @@ def start_in(context: Callable[[], contextvars.Context]) -> None:
     _outside = context
 
 
+def outside() -> contextvars.Context:
+    """A context that belongs to no call."""
+    return _outside()
+
+
 def start(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
     """Begin `work` in a task of its own that belongs to no call, although a tool's code may have led here.
 
@@ -57,10 +62,11 @@ def postpone_collection(seconds: float) -> None:
     """Have no garbage collected for so long, where it is at all: with a thousand runs in memory it takes a second, and
     nothing is stopped meanwhile. Afterwards it is as before."""
     if gc.isenabled():
-        gc.disable()
         again = threading.Timer(seconds, gc.enable)  # by no event loop: it may end first
         again.daemon = True
-        again.start()
+        with suppress(RuntimeError):  # no thread is to be had, as when processes fill the machine: collected as ever
+            again.start()
+            gc.disable()
 
 
 class TaskSet(set[asyncio.Task[Any]]):

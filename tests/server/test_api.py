@@ -654,7 +654,12 @@ async def test_with_the_store_away_a_halt_puts_up_the_flag_of_this_host_and_says
     status, told = await client.post("/api/halt", {"scope": "agent", "name": "drafter", "reason": "runaway"})
 
     flags = [(one.scope, one.name, one.by, one.reason) for one in halt_flags.read(runtime.store)]
+    monkeypatch.undo()
+    again, _ = await client.post("/api/halt", {"scope": "agent", "name": "drafter"})
+    (flag,) = halt_flags.read(runtime.store)
     halt_flags.take_down(runtime.store, "agent", "drafter")
+    (recorded,) = await runtime.journal.operations()
+    assert (again, flag.id) == (200, recorded.operation.id), "a reset at any front takes it down"
     assert (status, told["code"]) == (503, "halted_here_only")
     assert "only, by a flag; halt it again when the store answers" in told["message"]
     assert flags == [("agent", "drafter", "you", "runaway")]

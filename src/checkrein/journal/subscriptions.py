@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Self
 
+from checkrein.asyncutil import outside, start
 from checkrein.journal.admission import URGENT
 from checkrein.journal.base import Recorded, Wants
 
@@ -267,13 +268,14 @@ class _Look:
         self._later()
 
     def _later(self) -> None:
-        self._loop.call_later(LOOK_SECONDS, self._look)
+        # Of no call: whoever followed first may have been a tool, and what belongs to a call ends with it.
+        self._loop.call_later(LOOK_SECONDS, self._look, context=outside())
 
     def _look(self) -> None:
         bells = self._tower.looked_after(self._loop)
         if bells:
             waiting = [bell for bell in bells if not bell.is_behind]
-            self._asking = self._loop.create_task(self._ask({bell.run for bell in waiting}))
+            self._asking = start(self._ask({bell.run for bell in waiting}))
             self._asking.add_done_callback(partial(self._compare, waiting))
 
     async def _ask(self, runs: Collection[str]) -> Mapping[str, int]:

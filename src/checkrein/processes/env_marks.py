@@ -187,6 +187,8 @@ def install_everywhere() -> None:
             setattr(os, name, _spawned(getattr(os, name)))
     os.system = _system(os.system)
     os.fork = _noted(os.fork)
+    if hasattr(os, "forkpty"):
+        os.forkpty = _noted_first(os.forkpty)
     util.spawnv_passfds = _noted(util.spawnv_passfds)  # by which multiprocessing starts its helpers
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_parent=_forked, after_in_child=_begin_fork)
@@ -232,6 +234,16 @@ def _spawned(original: Callable[..., int]) -> Callable[..., int]:
         return pid
 
     return spawn
+
+
+def _noted_first(original: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
+    @wraps(original)
+    def start() -> tuple[int, int]:
+        pid, terminal = original()
+        orphans.note_own(pid)
+        return pid, terminal
+
+    return start
 
 
 def _noted(original: Callable[..., int]) -> Callable[..., int]:

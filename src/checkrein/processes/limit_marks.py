@@ -67,6 +67,20 @@ def wear(mark: int) -> int | None:
     return before
 
 
+@contextmanager
+def worn_by_self() -> Iterator[bool]:
+    """Inside, this process wears a mark: its own, else one of no runtime and no call. Gives whether it does.
+
+    What it starts wears one from its first moment, between `fork` and `exec` too.
+    """
+    before = None if (is_marked := is_ours(table.limit_mark(os.getpid()))) else wear(_OURS)
+    try:
+        yield is_marked or before is not None
+    finally:
+        if before is not None:
+            wear(before)
+
+
 _starting = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _starting._at_fork_reinit())  # type: ignore[attr-defined]

@@ -28,6 +28,9 @@ _MARKS: Final = frozenset({"CHECKREIN_RUNTIME", "CHECKREIN_CALL", "CHECKREIN_WOR
 _adopting: int | None = None
 """The number of the process that adopts: a fork of it does not."""
 _own: Final[set[int]] = set()
+_can_tell = False
+"""Whether this process wears a mark itself: then a child without one has taken it off, and none that was only just
+started, or that code outside of any call has left behind, is taken for a stray."""
 
 
 def adopt(wanted: bool = True) -> None:
@@ -50,17 +53,24 @@ def note_own(pid: int | None) -> None:
 
 def strays(since: float) -> list[ProcessInfo]:
     """Children that were adopted and carry no mark, and began at `since` (`table.now`) or later."""
-    if _adopting != os.getpid():
+    if _adopting != os.getpid() or not _can_tell:
         return []
     children = table.children(os.getpid())
-    _own.intersection_update([one.pid for one in children])
     return [one for one in children if one.lives and one.started >= since and _is_stray(one)]
 
 
 def _is_stray(one: ProcessInfo) -> bool:
-    return (
-        one.pid not in _own and not limit_marks.is_ours(table.limit_mark(one.pid)) and not table.marks(one.pid, _MARKS)
-    )
+    is_marked = limit_marks.is_ours(table.limit_mark(one.pid)) or table.marks(one.pid, _MARKS)
+    # Asked last: one that has ended meanwhile shows no marks.
+    return one.pid not in _own and not is_marked and table.is_alive(one)
+
+
+def _forget_gone() -> None:
+    """One by one: a child that another thread starts meanwhile is not among children that were listed before."""
+    for pid in tuple(_own):
+        found = table.row(pid)
+        if found is None or found.parent != os.getpid():
+            _own.discard(pid)
 
 
 def is_first() -> bool:
@@ -92,13 +102,16 @@ async def adopting() -> AsyncIterator[None]:
     """Inside, orphans below this process come to it, and are reaped when they have ended."""
     import asyncio
 
-    adopt()
-    reaping = asyncio.ensure_future(_reap_adopted_for_ever())
-    try:
-        yield
-    finally:
-        reaping.cancel()
-        adopt(False)
+    global _can_tell
+    with limit_marks.worn_by_self() as _can_tell:
+        adopt()
+        reaping = asyncio.ensure_future(_reap_adopted_for_ever())
+        try:
+            yield
+        finally:
+            reaping.cancel()
+            adopt(False)
+            _can_tell = False
 
 
 async def _reap_adopted_for_ever() -> None:
@@ -108,8 +121,8 @@ async def _reap_adopted_for_ever() -> None:
     seen: dict[tuple[int, float], int] = {}
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        _forget_gone()
         children = table.children(os.getpid())
-        _own.intersection_update([one.pid for one in children])
         dead = [one for one in children if not one.lives and one.pid not in _own]
         seen = {one.key: seen.get(one.key, 0) + 1 for one in dead}
         stale = {pid for (pid, _), looks in seen.items() if looks >= _STALE_LOOKS}

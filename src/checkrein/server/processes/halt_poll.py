@@ -66,7 +66,10 @@ async def heeded_halts(journal: Journal, store: str, pids: Collection[int]) -> A
 
     async def tell() -> None:
         for pid in tuple(pids):
-            await anyio.to_thread.run_sync(tell_halt_waits, pid)
+            try:
+                await anyio.to_thread.run_sync(tell_halt_waits, pid)
+            except RuntimeError:  # no thread is to be had, as when processes fill the machine
+                tell_halt_waits(pid)
 
     async def look_for_fences() -> None:
         async for _ in journal.operated(seconds=HALT_LOOK_SECONDS):

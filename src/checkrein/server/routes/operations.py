@@ -12,7 +12,9 @@ from fastapi import APIRouter, Request, Response
 from checkrein.control.halt import Halted, Halting, HaltList, Lifted, checked_scope, flags_beside
 from checkrein.core.verb_specs import HALT, RESET, VerbSpec
 from checkrein.errors import CheckreinError, StoreUnavailable
-from checkrein.processes.halt_flags import Flag, put_up, take_down
+from checkrein.journal.base import Scope
+from checkrein.journal.operations import HALTED
+from checkrein.processes.halt_flags import Flag, is_recorded, put_up, read, take_down
 from checkrein.processes.identity import this_process
 from checkrein.secrets import Secrets
 from checkrein.server.auth.principals import Action
@@ -116,9 +118,21 @@ def _add_scope_verb(
             raise _flagged(site.backend.store, principal.name, given, error) from error
         if spec is RESET:
             take_down(site.backend.store, answer.scope.value, answer.name)
+        else:
+            await _adopt_flag(site, answer.scope, answer.name)
         return json_answer(answer)
 
     router.add_api_route(f"/api/{spec.name}", verb, **describe(spec, responses))
+
+
+async def _adopt_flag(site: ServerContext, scope: Scope, name: str) -> None:
+    """A flag that this server put up while the store was away is of the halt that is recorded now: a reset takes it
+    down on whichever front that is asked for."""
+    for flag in read(site.backend.store):
+        if (flag.scope, flag.name) == (scope.value, name) and not flag.id:
+            recorded = [one.operation for one in await site.backend.journal.operations()]
+            halts = [one for one in recorded if one.type == HALTED and (one.scope, one.name) == (scope, name)]
+            is_recorded(flag, halts[-1].id)
 
 
 def _flagged(store: str, by: str, given: Mapping[str, Any], error: StoreUnavailable) -> CheckreinError:
