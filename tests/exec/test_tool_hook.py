@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +17,8 @@ from typing import Any
 import pytest
 
 from checkrein.exec import hook_main
+from checkrein.exec.hook_settings import with_hook
+from checkrein.processes import table
 from checkrein.testing.provider import Provider, Reply
 from tests.cli.shell import Done, Shell, Started
 from tests.cli.test_exec import none_left
@@ -262,6 +267,56 @@ def test_a_hook_that_reaches_nobody_refuses(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "has not permitted it" in done.stderr
         assert done.stdout == ""
+
+
+def hook_line(folder: Path, *, at: str) -> str:
+    """What the program is told to start before each of its tools."""
+    settings = json.loads(Path(with_hook(["claude"], "--settings", at, folder)[2]).read_text())
+    line: str = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+    return line
+
+
+@pytest.mark.parametrize("who", ["hook", "shell", "both"])
+def test_a_hook_that_is_ended_refuses_and_asks_no_more(tmp_path: Path, who: str) -> None:
+    """Whoever of the two is told to end; the connection over which it asks is closed, which withdraws the question."""
+    with socket.create_server(("127.0.0.1", 0)) as gateway:
+        gateway.settimeout(60)
+        line = hook_line(tmp_path, at=f"http://127.0.0.1:{gateway.getsockname()[1]}/x/hook")
+        shell = subprocess.Popen(["sh", "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert shell.stdin is not None
+        shell.stdin.write(b'{"tool_name": "Bash"}')
+        shell.stdin.close()
+        connection, _ = gateway.accept()
+        with connection:
+            connection.settimeout(60)
+            asked = b""
+            while b"Bash" not in asked:
+                part = connection.recv(65536)
+                assert part, "what the program is about to do is what is asked"
+                asked += part
+            (hook,) = [one.pid for one in table.children(shell.pid)]
+            for pid in {"hook": [hook], "shell": [shell.pid], "both": [hook, shell.pid]}[who]:
+                os.kill(pid, signal.SIGTERM)
+
+            assert shell.wait(60) == 2
+            assert connection.recv(1) == b""
+        assert shell.stdout is not None
+        assert shell.stdout.read() == b""
+        shell.stdout.close()
+
+
+@pytest.mark.parametrize("how", ["no interpreter", "a crash"])
+def test_a_hook_that_cannot_run_refuses(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    crashing = tmp_path / "crashes.py"
+    crashing.write_text("raise RuntimeError")
+    if how == "a crash":
+        monkeypatch.setattr(hook_main, "__file__", str(crashing))
+    else:
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    done = subprocess.run(["sh", "-c", hook_line(tmp_path, at="x")], input=b"{}", capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_approvals_are_refused_for_a_program_that_asks_nobody(shell: Shell) -> None:

@@ -15,6 +15,13 @@ from checkrein.exec import hook_main
 HOOK_SECONDS: Final = 2_000_000
 """Longer than a person takes to answer, and within what a timer of the program can count."""
 
+REFUSES_UNLESS_ANSWERED: Final = (
+    "trap 'kill $! 2>/dev/null; exit 2' TERM HUP INT; exec 3<&0; {} <&3 3<&- & wait $! || exit 2"
+)
+"""The line for a shell. Only exit 2 refuses a tool; by any other end of its hook, such as by a signal, the program goes
+on. In the background, so that the shell heeds a signal at once and ends the hook with it: nobody is then asked any
+more."""
+
 
 def with_hook(command: Sequence[str], option: str, address: str, folder: Path) -> tuple[str, ...]:
     """`command` with settings by which its program asks at `address`. They are written to `folder`, which is private:
@@ -25,7 +32,8 @@ def with_hook(command: Sequence[str], option: str, address: str, folder: Path) -
     """
     (folder / "hook").write_text(address)
     asks = shlex.join([sys.executable, "-I", "-S", hook_main.__file__, str(folder / "hook")])
-    hook = {"matcher": "*", "hooks": [{"type": "command", "command": asks, "timeout": HOOK_SECONDS}]}
+    line = REFUSES_UNLESS_ANSWERED.format(asks)
+    hook = {"matcher": "*", "hooks": [{"type": "command", "command": line, "timeout": HOOK_SECONDS}]}
     rest, own = _without(command[1:], option)
     settings = folder / "hook-settings.json"
     settings.write_text(json.dumps(_joined(_read(option, own) if own else {}, {"hooks": {"PreToolUse": [hook]}})))
