@@ -51,3 +51,33 @@ async def test_a_run_of_its_own_goes_on_after_it_was_paused_and_let_go(tmp_path)
         await run.resume("Yes.")
 
         assert await asyncio.wait_for(run.result(), 60) == "Yes."
+
+
+async def test_a_run_of_its_own_begins_when_the_one_before_it_on_its_thread_has_ended(tmp_path) -> None:
+    """Which may be in another process: nothing happens to a run that waits its turn."""
+    may_end = asyncio.Event()
+
+    @agent(name="sh")
+    async def first(ctx: Context, goal: str) -> str:
+        await may_end.wait()
+        return goal
+
+    @agent(name="sh")
+    async def second(ctx: Context, goal: str) -> str:
+        return goal
+
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with (
+        Runtime(store, agents=[first], engine=OwnRunsEngine) as one,
+        Runtime(store, agents=[second], engine=OwnRunsEngine) as other,
+    ):
+        before = await one.start(first, "first", thread="t")
+        async with asyncio.timeout(60):
+            while await before.status() is not Status.RUNNING:
+                await asyncio.sleep(0.02)
+        queued = await other.start(second, "second", thread="t")
+        assert await queued.status() is Status.QUEUED
+        may_end.set()
+
+        assert await asyncio.wait_for(before.result(), 60) == "first"
+        assert await asyncio.wait_for(queued.result(), 30) == "second"

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Self
 
+from checkrein.core.enums import Status
 from checkrein.core.state import State
 from checkrein.engines.dispatcher import Dispatcher
 from checkrein.engines.leases import LeaseEngine
@@ -20,6 +21,7 @@ class OwnRunsEngine(LeaseEngine):
     def __init__(self, dispatcher: Dispatcher) -> None:
         super().__init__(dispatcher)
         self._own: set[str] = set()
+        self._may_be_queued: set[str] = set()
 
     async def __aenter__(self) -> Self:
         await self._dispatcher.__aenter__()
@@ -30,11 +32,20 @@ class OwnRunsEngine(LeaseEngine):
 
     async def take_up(self, run: str) -> None:
         self._own.add(run)
+        self._may_be_queued.add(run)
         await super().take_up(run)
 
     async def _look(self) -> None:
+        await self._look_at_queued()
         await self._look_at_changed()
         self._dispatcher.examine_suspects()
+
+    async def _look_at_queued(self) -> None:
+        """Whatever of its own waits behind another of its thread: nothing happens to it when that has ended."""
+        states = await self._journal.states(list(self._may_be_queued - {*self.runs}))
+        queued = [run for run, state in states.items() if state.status is Status.QUEUED]
+        self._may_be_queued -= states.keys() - {*queued}
+        await self._look_at(queued)
 
     async def _claim(self) -> None:
         return
@@ -43,4 +54,4 @@ class OwnRunsEngine(LeaseEngine):
         await super()._look_at([run for run in runs if run in self._own])
 
     async def _take_up_next(self, state: State) -> None:
-        return
+        await self._look_at_queued()
