@@ -177,9 +177,10 @@ async def test_it_goes_on_from_a_run_that_has_ended_by_its_own_record(shell: She
 
 async def test_it_does_not_go_on_from_what_kept_no_record_or_is_not_over(shell: Shell, provider: Provider) -> None:
     assert (await asyncio.to_thread(shell.do, "exec", "--", "true")).code == 0
-    done = await do(shell, "exec", "--continue", "last")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert "error[cannot_continue]" in done.err
+    for option in (["--continue", "last"], ["--continue=last"]):
+        done = await do(shell, "exec", *option)
+        assert (done.code, len(done.err.splitlines())) == (2, 1)
+        assert "error[cannot_continue]" in done.err
 
     started = start(shell, provider)
     await saw(shell, "tick")

@@ -64,7 +64,7 @@ class _AfterDashes(click.Command):
     """Everything behind `--` is the program's own, also what looks like an option of ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not {"--", "--help", "-h", "--continue"} & {*args}:
+        if not {"--", "--help", "-h", "--continue"} & {arg.partition("=")[0] for arg in args}:
             raise click.UsageError("Say which program after `--`, as in: checkrein exec -- claude", ctx)
         return super().parse_args(ctx, args)
 
