@@ -20,7 +20,8 @@ from checkrein.exec import hook_main
 from checkrein.exec.hook_settings import with_hook
 from checkrein.processes import table
 from checkrein.testing.provider import Provider, Reply
-from tests.cli.shell import Done, Shell, Started
+from tests.cli.shell import Done, Shell, Started, until
+from tests.cli.test_exec import TICKS as SCRIPT
 from tests.cli.test_exec import none_left
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +55,9 @@ def used(use):
     given, why = permitted(use)
     if given is None:
         return why, True
+    if use.name == "WebFetch":
+        exec(given["script"], {{}})  # in its own process
+        return "fetched", False
     done = subprocess.run(given["command"], shell=True, text=True, capture_output=True)
     return f"exit code {{done.returncode}}: {{done.stdout}}", done.returncode != 0
 
@@ -218,6 +222,33 @@ async def test_a_redirect_ends_the_tool_that_is_at_work_and_the_program_goes_on(
     assert await ended(started) == 0, started.text
     assert "Only Q3, please." in json.dumps(provider.log[1].messages)
     assert "exit code" in json.dumps(provider.log[1].messages)
+
+
+@pytest.mark.usefixtures("claude")
+@pytest.mark.parametrize("verb", ["redirect", "cancel"])
+async def test_a_tool_inside_of_the_program_is_said_to_be_killed_only_where_the_program_is(
+    shell: Shell, verb: str
+) -> None:
+    """D4: its own log is the witness that a redirect has not stopped it."""
+    replies = [Reply("I will look.", calls=[("WebFetch", {"script": SCRIPT})]), Reply("Done.")]
+    async with Provider(replies, key=KEY) as provider:
+        started = start(shell, provider)
+        await saw(shell, "tick")
+
+        done = await do(shell, verb, "last", *(["Only Q3, please."] if verb == "redirect" else []))
+
+        assert done.code == 0, done.err
+        if verb == "redirect":
+            before = shell.words().count("tick")
+            await asyncio.to_thread(until, lambda: shell.words().count("tick") > before)
+            (shell.folder / "log.go").touch()
+        else:
+            await asyncio.to_thread(none_left, shell)
+        assert await ended(started) == (0 if verb == "redirect" else 3), started.text
+    events = await recorded(shell)
+    (tool,) = [one["call"] for one in events if one["type"] == "call.started" and one.get("name") == "WebFetch"]
+    (over,) = [one for one in events if one["type"] == "call.finished" and one["call"] == tool]
+    assert over["outcome"] == ("detached" if verb == "redirect" else "killed")
 
 
 @pytest.mark.usefixtures("claude")

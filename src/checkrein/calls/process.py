@@ -165,6 +165,11 @@ class ProcessExecution(Execution):
         outcome = Outcome.DETACHED if survivors else Outcome.KILLED
         self._conclude(CallResult(outcome=outcome, left=in_words(survivors)))
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the program itself is being ended, or has ended."""
+        return self._aborting is not None or self._end.done()
+
     async def end_since(self, moment: float) -> bool:
         """End whatever of it was started at `moment` or later, as `table.now` counts; whether there was anybody. The
         program itself lives on, and hears of its commands what it hears when one is killed."""

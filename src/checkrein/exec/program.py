@@ -23,7 +23,7 @@ from checkrein.calls.base import CallRequest, Execution, Perform, Permit, Refuse
 from checkrein.calls.executor import mark_of
 from checkrein.calls.process import Command, ProcessExecution
 from checkrein.core.conditions import Condition
-from checkrein.core.enums import CallKind, Verb, When
+from checkrein.core.enums import CallKind, Outcome, Verb, When
 from checkrein.core.events import WatcherFlagged
 from checkrein.driver.program_api import ProgramApi
 from checkrein.exec.hook_settings import with_hook
@@ -159,9 +159,13 @@ class CommandProgram(ContextAgent):
     def _note(self, driver: ProgramApi, kind: str, words: str) -> None:
         driver.note_once(WatcherFlagged(id=kind, at=driver.now(), watcher="gateway", what=words))
 
-    async def _end_since(self, moment: float) -> None:
-        if self._execution is not None:
-            await self._execution.end_since(moment)
+    async def _end_since(self, moment: float) -> bool:
+        if self._execution is None:
+            return False
+        ended = await self._execution.end_since(moment)
+        if self._execution.is_ending:  # with the program ends whatever it performs itself
+            return (await self._execution.ended()).outcome is not Outcome.DETACHED
+        return ended
 
     def answer(self, question: str, driver: ProgramApi) -> Perform:
         def refuse(permit: Permit) -> Execution:

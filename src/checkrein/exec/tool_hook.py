@@ -27,12 +27,13 @@ _log = logging.getLogger(__name__)
 
 LEFT: Final = "The program waits for an answer no more."
 STOPPED: Final = "The run was stopped before this began."
+INSIDE: Final = "The program performs it in its own process, which lives on."
 UNREADABLE: Final = "Checkrein did not understand what was asked, and has not permitted it."
 LONGEST_SHOWN: Final = 200
 LONGEST_RESULT: Final = 4_000
 
-EndSince = Callable[[float], Awaitable[None]]
-"""Ends what the program has started since a moment."""
+EndSince = Callable[[float], Awaitable[bool]]
+"""Ends what the program has started since a moment; whether anything was ended."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -150,8 +151,10 @@ class ToolInProgram(Execution):
     async def abort(self) -> None:
         if not self._end.done():
             self._is_stopped = True
-            await self._end_since(self._since)
-            self._conclude(CallResult(outcome=Outcome.KILLED))
+            ended = await self._end_since(self._since)
+            self._conclude(
+                CallResult(outcome=Outcome.KILLED) if ended else CallResult(outcome=Outcome.DETACHED, error=INSIDE)
+            )
 
     async def hold(self) -> bool:
         return not self._end.done()
