@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from checkrein.calls.base import CallRequest
 from checkrein.exec import hook_main
 from checkrein.exec.hook_settings import with_hook
+from checkrein.exec.tool_hook import ToolHook
 from checkrein.processes import table
 from checkrein.testing.provider import Provider, Reply
 from tests.cli.shell import Done, Shell, Started, until
@@ -348,6 +350,33 @@ def test_a_hook_that_cannot_run_refuses(tmp_path: Path, how: str, monkeypatch: p
     done = subprocess.run(["sh", "-c", hook_line(tmp_path, at="x")], input=b"{}", capture_output=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, b"")
+
+
+async def test_a_tool_keeps_its_place_when_its_arguments_are_changed_after_another_has_asked() -> None:
+    requests: list[CallRequest] = []
+    both_asked = asyncio.Event()
+
+    class Asked:
+        async def call(self, request: CallRequest) -> None:
+            requests.append(request)
+            await both_asked.wait()
+
+    async def end_since(moment: float) -> bool:
+        return False
+
+    driver: Any = Asked()
+    hook = ToolHook(driver, ["Bash"], end_since=end_since)
+    asking = [asyncio.ensure_future(hook.ask(b'{"tool_name": "Bash"}')) for _ in range(2)]
+    async with asyncio.timeout(60):
+        while len(requests) < 2:
+            await asyncio.sleep(0)
+    first, second = requests
+    assert first.revise is not None
+    revised = first.revise(b'{"command": "ls"}')
+    both_asked.set()
+    await asyncio.gather(*asking)
+
+    assert revised.place == first.place != second.place
 
 
 def test_approvals_are_refused_for_a_program_that_asks_nobody(shell: Shell) -> None:

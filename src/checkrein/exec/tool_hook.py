@@ -69,7 +69,7 @@ class ToolHook:
             return _refused(UNREADABLE)
         self._uses += 1
         begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        request = self._request(use, begun)
+        request = self._request(use, begun, self._uses)
         calling: asyncio.Future[Any] = asyncio.ensure_future(self._driver.call(request))
         try:
             await asyncio.wait({calling, begun}, return_when=asyncio.FIRST_COMPLETED)
@@ -90,27 +90,29 @@ class ToolHook:
         if (tool := self._at_work.pop(use, None)) is not None:
             tool.finish(result)
 
-    def _request(self, use: Use, begun: asyncio.Future[Any], arguments: bytes | None = None) -> CallRequest:
+    def _request(
+        self, use: Use, begun: asyncio.Future[Any], number: int, arguments: bytes | None = None
+    ) -> CallRequest:
         asks = any(fnmatchcase(use.tool_name.lower(), pattern) for pattern in self._approves)
 
         def perform(permit: Permit) -> Execution:
             if begun.done():
                 return RefusedExecution(LEFT)
             begun.set_result(permit.arguments)
-            tool = self._at_work[use.tool_use_id or f"use.{self._uses}"] = ToolInProgram(self._end_since)
+            tool = self._at_work[use.tool_use_id or f"use.{number}"] = ToolInProgram(self._end_since)
             return tool
 
         def revise(edited: bytes) -> CallRequest:
             if not isinstance(msgspec.json.decode(edited), dict):
                 raise ValueError("the arguments of a tool are a JSON object")
-            return self._request(use, begun, edited)
+            return self._request(use, begun, number, edited)
 
         return CallRequest(
             kind=CallKind.TOOL,
             name=recordable(use.tool_name),
             perform=perform,
             arguments=msgspec.json.encode(use.tool_input) if arguments is None else arguments,
-            place=f"hook.{self._uses}",
+            place=f"hook.{number}",
             on_pause=OnPause.FINISH if self._finishes else OnPause.HOLD,
             approval="block" if asks else None,
             what=_what(use.tool_name, use.tool_input),
