@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from checkrein.adapters.google_adk import interruptible
 from checkrein.errors import MisuseError
 from checkrein.testing.provider import Provider, Reply, Request
 from tests.adapters.conftest import OF_THE_LIBRARY
-from tests.adapters.contract.test_drills import SLOW, conversation, use
+from tests.adapters.contract.test_drills import SLOW, conversation, driven_elsewhere, kill, use
+from tests.adapters.frameworks import google_adk_without_ids
 from tests.adapters.frameworks.google_adk import model, with_context
 from tests.adapters.tools import note_down, tick
 from tests.support.witness import Witness
@@ -165,3 +168,66 @@ def test_an_agent_as_a_tool_that_shuts_plugins_out_is_refused() -> None:
     below = LlmAgent(name="below", model="gemini-2.5-flash")
     with pytest.raises(MisuseError, match=r"below as a tool that shuts plugins out.*leave include_plugins=False out"):
         interruptible(LlmAgent(name="above", tools=[AgentTool(below, include_plugins=False)]))
+
+
+async def test_an_undo_is_given_what_the_tool_returned(provider: Provider, witness: Witness) -> None:
+    """D33: also of a tool that runs in this process, where what it did to the session is recorded beside it."""
+    Path(f"{witness.log}.go").touch()
+    provider.play([use(("order", {"log": witness.log, "what": "moss"})), SLOW])
+    agent = google_adk_without_ids.adapted(provider.openai_url, str(provider.key), witness.log)
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Go.")
+        await provider.until(lambda log: len(log) == 2 and log[1].tokens_sent >= 3, timeout=120)
+        await run.cancel()
+
+    assert witness.words() == ["order moss", "called off {'number': 7, 'what': 'moss'}"]
+
+
+async def test_what_a_person_says_that_a_call_came_to_reaches_the_model_as_it_is(
+    provider: Provider, witness: Witness, store: str
+) -> None:
+    """D30"""
+    provider.play([use(("order", {"log": witness.log, "what": "moss"})), Reply("Done.")])
+    async with driven_elsewhere(google_adk_without_ids, store, provider, witness.log) as (process, id):
+        await witness.saw("order moss")
+        await kill(process)
+
+    agent = google_adk_without_ids.adapted(provider.openai_url, str(provider.key), witness.log)
+    async with asyncio.timeout(120), Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.get(id)
+        while not (view := await run.view()).doubts:
+            await asyncio.sleep(0.05)
+        await run.resolve(view.doubts[0].call, "happened", result={"number": 9})
+        assert await run.result() == "Done."
+
+    assert witness.words() == ["order moss"]
+    assert responses(provider.log[1]) == [{"number": 9}]
+
+
+def responses(request: Request) -> list[Any]:
+    """What a request says that tools have returned."""
+    parts = [part for message in request.messages for part in message["parts"]]
+    return [part["functionResponse"]["response"] for part in parts if "functionResponse" in part]
+
+
+async def test_calls_without_ids_get_the_results_back_that_they_had_in_a_new_process(
+    provider: Provider, witness: Witness, store: str
+) -> None:
+    """D28 D30: one tool three times at once with the same arguments, ended in another order than begun."""
+    provider.play([use(*[("draw", {"log": witness.log})] * 3), SLOW, Reply("Done.")])
+    async with driven_elsewhere(google_adk_without_ids, store, provider, witness.log) as (process, id):
+        await witness.saw("card 0", "card 1", "card 2")
+        for times, card in enumerate((2, 0, 1), start=1):
+            Path(f"{witness.log}.{card}.go").touch()
+            await witness.saw("drawn", times=times)
+        await provider.until(lambda log: len(log) == 2 and log[1].tokens_sent >= 3, timeout=120)
+        await kill(process)
+
+    agent = google_adk_without_ids.adapted(provider.openai_url, str(provider.key), witness.log)
+    async with asyncio.timeout(120), Runtime(store, agents=[agent]) as runtime:
+        assert await (await runtime.get(id)).result() == "Done."
+
+    assert sorted(witness.words()) == ["card 0", "card 1", "card 2", "drawn", "drawn", "drawn"]
+    before, after = (responses(request) for request in provider.log[1:3])
+    assert sorted(one["result"] for one in before) == ["card 0", "card 1", "card 2"]
+    assert before == after

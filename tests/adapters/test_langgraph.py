@@ -17,14 +17,14 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from checkrein import Run, RunFailed, Runtime
-from checkrein.adapters.langgraph import Reins, interruptible, reined
+from checkrein.adapters.langgraph import Reins, Rules, interruptible, reined
 from checkrein.core.enums import Status
 from checkrein.errors import MisuseError
 from checkrein.testing.provider import Provider, Reply, Request
 from tests.adapters.contract.test_drills import SLOW, driven_elsewhere, kill, use
 from tests.adapters.frameworks import langgraph_branches
 from tests.adapters.frameworks.langgraph import model
-from tests.adapters.tools import note_down
+from tests.adapters.tools import call_off, note_down, order
 from tests.support.runs import until_status
 from tests.support.witness import Witness
 
@@ -241,3 +241,17 @@ async def test_a_client_that_hears_no_cancel_is_not_said_to_be_stopped(provider:
     """D2: *detached*, since the provider may go on."""
     async with cancelled_with_a_piece(provider, always=True) as receipt:
         assert [call.now for call in receipt.calls] == ["detached"]
+
+
+async def test_an_undo_is_given_what_the_tool_returned(provider: Provider, witness: Witness) -> None:
+    """D33: also of a tool that runs in this process, where the message that LangChain made of it is recorded."""
+    Path(f"{witness.log}.go").touch()
+    provider.play([use(("order", {"log": witness.log, "what": "moss"})), SLOW])
+    graph = create_agent(model(provider.openai_url, str(provider.key)), [order], name="orders", middleware=[Reins()])
+    agent = interruptible(graph, tools={"order": Rules(undo=call_off)})
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Go.")
+        await provider.until(lambda log: len(log) == 2 and log[1].tokens_sent >= 3, timeout=120)
+        await run.cancel()
+
+    assert witness.words() == ["order moss", "called off {'number': 7, 'what': 'moss'}"]

@@ -46,6 +46,34 @@ def take_back(call: Any) -> None:
     note(call.arguments["log"], f"undone {call.arguments['word']}")
 
 
+def draw(log: str) -> str:
+    """Draw the next card, and return once the file `<log>.<card>.go` is there."""
+    card = 0
+    while True:
+        try:
+            os.close(os.open(f"{log}.{card}", os.O_CREAT | os.O_EXCL))
+            break
+        except FileExistsError:
+            card += 1
+    note(log, f"card {card}")
+    while not os.path.exists(f"{log}.{card}.go"):
+        time.sleep(0.02)
+    note(log, "drawn")
+    return f"card {card}"
+
+
+async def order(log: str, what: str) -> dict[str, Any]:
+    """Order something on the event loop, and return once the file `<log>.go` is there."""
+    note(log, f"order {what}")
+    while not os.path.exists(f"{log}.go"):
+        await asyncio.sleep(0.02)
+    return {"number": 7, "what": what}
+
+
+def call_off(call: Any) -> None:
+    note(call.arguments["log"], f"called off {call.result}")
+
+
 def publish(log: str, word: str) -> str:
     """Publish a word: a person is asked first."""
     note(log, f"published {word}")

@@ -34,10 +34,12 @@ from checkrein.calls.base import (
     Isolation,
     Perform,
     Permit,
+    UndoneCall,
 )
 from checkrein.calls.imports import in_worker, target_of
 from checkrein.calls.model import ModelExecution
 from checkrein.core.conditions import DEFAULT, Condition
+from checkrein.core.effects import Effect
 from checkrein.core.enums import OnPause, Outcome
 from checkrein.driver.program_api import ProgramApi, ToolWarning
 from checkrein.errors import CallFailed, Interrupted, MisuseError, NotImportable
@@ -245,6 +247,27 @@ class AdaptedAgent(ProgramAgent[Any]):
 
     async def _play(self, ctx: Context, goal: str) -> Any:
         return await self.run_theirs(Play(self, ctx, ctx._driver), goal)
+
+    def returned(self, tool: str, recorded: Any) -> Any:
+        """What a tool has returned, of what is recorded of a call of it: some record more, to play it again."""
+        return recorded
+
+    def undo(self, effect: Effect, call: UndoneCall, driver: ProgramApi) -> Execution:
+        return super().undo(effect, self._as_returned(call), driver)
+
+    def check(self, call: UndoneCall, driver: ProgramApi) -> Execution | None:
+        return super().check(self._as_returned(call), driver)
+
+    def _as_returned(self, call: UndoneCall) -> UndoneCall:
+        if call.result is None:
+            return call
+        returned = self.returned(call.name, msgspec.json.decode(call.result))
+        return msgspec.structs.replace(call, result=msgspec.json.encode(returned))
+
+    def _is_played_here(self, tool: str) -> bool:
+        """Whether a tool is used by its framework. One of a toolset may not be known."""
+        known = self.tools.get(tool)
+        return not (isinstance(known, AdaptedTool) and known.goes_to_worker)
 
     def deps_of_run(self) -> Any:
         return self.their_deps() if inspect.isroutine(self.their_deps) else self.their_deps

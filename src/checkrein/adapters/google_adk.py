@@ -157,6 +157,9 @@ class GoogleADKAgent(AdaptedAgent):
         schema = getattr(self.agent, "output_schema", None)
         return TypeAdapter(schema).validate_json(said) if isinstance(schema, type) else said
 
+    def returned(self, tool: str, recorded: Any) -> Any:
+        return recorded["result"] if self._is_played_here(tool) and _has_actions(recorded) else recorded
+
     async def asks(self, messages: Sequence[SaidMessage]) -> AsyncIterator[str]:
         model = self._model()
         request = LlmRequest(model=model.model, contents=[_theirs(one) for one in messages])
@@ -256,12 +259,10 @@ class _Reins(BasePlugin):
             return {"result": result, "actions": context.actions.model_dump(mode="json", exclude_defaults=True)}
 
         said = await self.play.tool(used, given, invoke, place=place, approval=needs is True)
-        if used.goes_to_worker:
-            return _response(tool, said)
-        if not isinstance(said, dict):
-            return _response(tool, said)  # interrupted, or what a person says that it came to
-        _apply(EventActions.model_validate(said.get("actions") or {}), context)
-        return _response(tool, said.get("result"))
+        if used.goes_to_worker or not _has_actions(said):
+            return _response(tool, said)  # also: interrupted, or what a person says that it came to
+        _apply(EventActions.model_validate(said["actions"]), context)
+        return _response(tool, said["result"])
 
 
 async def _first(callbacks: Sequence[Any], context: Any, given: Any) -> LlmResponse | None:
@@ -328,6 +329,11 @@ def _response(tool: BaseTool, result: Any) -> dict[str, Any]:
     if isinstance(result, dict):
         return result
     return {} if tool.is_long_running and not result else {"result": result}
+
+
+def _has_actions(recorded: Any) -> bool:
+    """Whether this is what a tool has returned together with what it did to the session."""
+    return isinstance(recorded, dict) and recorded.keys() == {"result", "actions"}
 
 
 def _apply(actions: EventActions, context: Any) -> None:

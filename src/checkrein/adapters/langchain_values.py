@@ -8,6 +8,7 @@ import inspect
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
@@ -145,3 +146,18 @@ def whole(response: Any) -> WholeAnswer:
         ToolCall(one["id"] or "", one["name"], Json(text_of(one["args"]).encode())) for one in said.tool_calls
     )
     return WholeAnswer(value, _usage(said), calls)
+
+
+def is_message(recorded: Any) -> bool:
+    """Whether this is what a tool has returned as the message that its framework made of it."""
+    return isinstance(recorded, dict) and recorded.keys() == {"type", "data"} and recorded["type"] == "tool"
+
+
+def returned_of(message: Mapping[str, Any], function: Callable[..., Any] | None) -> Any:
+    """What a tool has returned, as far as its message has it: LangChain writes as JSON what is no text."""
+    content, artifact = message["content"], message.get("artifact")
+    says = inspect.get_annotations(inspect.unwrap(function)).get("return") if function is not None else None
+    if isinstance(content, str) and says not in (str, "str") and message.get("status") != "error":
+        with suppress(ValueError):
+            content = json.loads(content)
+    return content if artifact is None else [content, artifact]

@@ -62,8 +62,10 @@ from checkrein.adapters.langchain_values import (  # noqa: E402
     Tokens,
     adapted,
     heard,
+    is_message,
     name_of,
     result_of_state,
+    returned_of,
     text_of,
     theirs_of,
 )
@@ -172,6 +174,12 @@ class LangGraphAgent(AdaptedAgent):
     def result_of(self, result: bytes) -> Any:
         return json.loads(result) if self.output is None else TypeAdapter(self.output).validate_json(result)
 
+    def returned(self, tool: str, recorded: Any) -> Any:
+        if not self._is_played_here(tool) or not is_message(recorded):
+            return recorded
+        known = self.tools.get(tool)
+        return returned_of(recorded["data"], None if known is None else known.function)
+
     async def asks(self, messages: Sequence[SaidMessage]) -> AsyncIterator[str]:
         async for piece in self._asked_model().astream(theirs_of(messages)):
             if text := str(piece.text):
@@ -264,7 +272,7 @@ async def _used(play: Play, request: Any, handler: Callable[[Any], Awaitable[Any
         return told(str(declined), "error")
     except ToolRaised as raised:
         raise CallFailed(str(raised), error=str(raised)) from raised
-    if not used.goes_to_worker and isinstance(said, dict):
+    if not used.goes_to_worker and is_message(said):
         return messages_from_dict([said])[0]
     return told(said if isinstance(said, str) else text_of(said))
 
