@@ -10,6 +10,7 @@ import pytest
 from google.adk.agents import LlmAgent, ParallelAgent
 from google.adk.models.llm_response import LlmResponse
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 from checkrein import Runtime
@@ -231,3 +232,83 @@ async def test_calls_without_ids_get_the_results_back_that_they_had_in_a_new_pro
     before, after = (responses(request) for request in provider.log[1:3])
     assert sorted(one["result"] for one in before) == ["card 0", "card 1", "card 2"]
     assert before == after
+
+
+class Guarded(FunctionTool):
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+        if args["word"] == "secret":
+            return {"error": "not that word"}
+        return await super().run_async(args=args, tool_context=tool_context)
+
+
+async def test_a_guard_in_the_class_of_a_tool_stands_before_its_function(provider: Provider, witness: Witness) -> None:
+    guarded = LlmAgent(name="guarded", model=model(provider.openai_url, str(provider.key)), tools=[Guarded(note_down)])
+    agent = interruptible(guarded)
+    words = ("secret", "open")
+    provider.play([use(*(("note_down", {"log": witness.log, "word": word}) for word in words)), Reply("Done.")])
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        assert await (await runtime.start(agent, "Go.")).result() == "Done."
+
+    assert witness.words() == ["open"]
+    assert responses(provider.log[1]) == [{"error": "not that word"}, {"result": "noted open"}]
+    assert any("Guarded has a way of its own to call it" in one.why for one in agent.tools["note_down"].warnings())
+
+
+async def test_arguments_that_a_tool_does_not_take_are_told_to_the_model(provider: Provider, witness: Witness) -> None:
+    """As without Checkrein: the model may mend them."""
+    agent = interruptible(
+        LlmAgent(name="notes", model=model(provider.openai_url, str(provider.key)), tools=[note_down])
+    )
+    provider.play(
+        [
+            use(("note_down", {"log": witness.log})),
+            use(("note_down", {"log": witness.log, "word": "mended"})),
+            Reply("Done."),
+        ]
+    )
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        assert await (await runtime.start(agent, "Go.")).result() == "Done."
+
+    assert witness.words() == ["mended"]
+    (told,) = responses(provider.log[1])
+    assert told["error"].startswith("Invoking `note_down()` failed: ")
+    assert "word" in told["error"]
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+async def test_calls_that_a_callback_makes_are_not_made_again_in_a_new_process(
+    provider: Provider, witness: Witness, store: str, where: str
+) -> None:
+    """D30: they have no id, and are known by their place."""
+
+    def calls() -> LlmResponse:
+        given = {"log": witness.log, "word": "once"}
+        parts = [types.Part(function_call=types.FunctionCall(name="note_down", args=given)) for _ in range(2)]
+        return LlmResponse(content=types.Content(role="model", parts=parts))
+
+    def before(callback_context: Any, llm_request: Any) -> LlmResponse | None:
+        return calls() if len(llm_request.contents) == 1 else None
+
+    def after(callback_context: Any, llm_response: LlmResponse) -> LlmResponse | None:
+        parts = llm_response.content.parts if llm_response.content and llm_response.content.parts else []
+        return calls() if any(part.text == "Note it." for part in parts) else None
+
+    def made() -> Any:
+        callback: Any = {"before_model_callback": before} if where == "before" else {"after_model_callback": after}
+        asked = model(provider.openai_url, str(provider.key))
+        return interruptible(LlmAgent(name="notes", model=asked, tools=[note_down], **callback))
+
+    provider.play([*([Reply("Note it.")] if where == "after" else []), SLOW, Reply("Done.")])
+    asked = 2 if where == "after" else 1
+    agent = made()
+    async with Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.start(agent, "Go.")
+        await provider.until(lambda log: len(log) == asked and log[-1].tokens_sent >= 3, timeout=120)
+        await run.pause()
+    agent = made()
+    async with asyncio.timeout(120), Runtime(store, agents=[agent]) as runtime:
+        run = await runtime.get(run.id)
+        await run.resume()
+        assert await run.result() == "Done."
+
+    assert witness.words() == ["once", "once"]

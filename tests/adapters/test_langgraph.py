@@ -255,3 +255,21 @@ async def test_an_undo_is_given_what_the_tool_returned(provider: Provider, witne
         await run.cancel()
 
     assert witness.words() == ["order moss", "called off {'number': 7, 'what': 'moss'}"]
+
+
+async def test_arguments_that_a_tool_does_not_take_are_told_to_the_model(provider: Provider, witness: Witness) -> None:
+    """As without Checkrein: the model may mend them."""
+    graph = create_agent(model(provider.openai_url, str(provider.key)), [note_down], name="notes", middleware=[Reins()])
+    agent = interruptible(graph)
+    provider.play(
+        [
+            use(("note_down", {"log": witness.log})),
+            use(("note_down", {"log": witness.log, "word": "mended"})),
+            Reply("Done."),
+        ]
+    )
+    async with Runtime("memory:", agents=[agent]) as runtime:
+        assert await (await runtime.start(agent, "Go.")).result() == "Done."
+
+    assert witness.words() == ["mended"]
+    assert "Error invoking tool 'note_down'" in str(provider.log[1].messages[-1])

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, Final
 
 import msgspec
+from pydantic import ValidationError
 
 from checkrein.agents.context import Context
 from checkrein.agents.history import Conversation
@@ -22,7 +23,7 @@ from checkrein.agents.loop import NOT_PERMITTED
 from checkrein.agents.program import ProgramAgent
 from checkrein.agents.questions import Answer
 from checkrein.agents.tool import Tool
-from checkrein.agents.tool_calls import begin, spec_of, tool_call
+from checkrein.agents.tool_calls import begin, refused_call, spec_of, tool_call
 from checkrein.calls import arguments as values
 from checkrein.calls.answer import Asked, SaidMessage, SourceModel, WholeAnswer, assistant, user
 from checkrein.calls.base import (
@@ -119,6 +120,10 @@ class ToolRaised(Exception):
         self.kind, _, self.says = recorded.partition(": ")
 
 
+class WrongArguments(ToolRaised):
+    """A model has given a tool other arguments than it takes; what it says is for the model."""
+
+
 class Play:
     """One playing of their agent: what its seams ask for, as calls of the run."""
 
@@ -165,13 +170,20 @@ class Play:
     ) -> Any:
         """A tool call of theirs, in a worker process or, by `invoke`, as the framework makes it.
 
-        Raises `Declined`, and `ToolRaised` for whatever it raised. An interrupted one returns what is to be said of it.
+        Raises `Declined`, `WrongArguments`, and `ToolRaised` for whatever it raised. An interrupted one returns what is
+        to be said of it.
         """
         recorded = values.encode_result(self.tool, given)
-        spec = (
-            self._in_worker(tool, recorded, place) if tool.goes_to_worker else self._here(tool, recorded, invoke, place)
-        )
-        if approval and spec.approval is None:
+        raises: type[ToolRaised] = ToolRaised
+        try:
+            spec = (
+                self._in_worker(tool, recorded, place)
+                if tool.goes_to_worker
+                else self._here(tool, recorded, invoke, place)
+            )
+        except ValidationError as error:
+            raises, spec = WrongArguments, refused_call(tool.name, recorded, str(error), place=place)
+        if approval and spec.approval is None and raises is ToolRaised:
             spec = msgspec.structs.replace(spec, approval="block")
         try:
             value = (await self.driver.call(spec)).value
@@ -182,7 +194,7 @@ class Play:
                 return NOT_PERMITTED
             if failed.error.startswith(DECLINED):
                 raise Declined(failed.error) from failed
-            raise ToolRaised(failed.error or failed.message) from failed
+            raise raises(failed.error or failed.message) from failed
         return None if value is None else msgspec.json.decode(value)
 
     def _in_worker(self, tool: AdaptedTool, given: bytes, place: str) -> CallRequest:

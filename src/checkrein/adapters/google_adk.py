@@ -27,6 +27,7 @@ from checkrein.adapters.bridge import (
     Play,
     Rules,
     ToolRaised,
+    WrongArguments,
     check_known,
     check_rules,
     names_of_tools,
@@ -64,6 +65,8 @@ UNLIMITED: Final = 1_000_000_000
 """0 would mean the same to ADK, and be warned of."""
 STEERING: Final = ("agent_tool", "_node_tool", "exit_loop_tool", "transfer_to_agent_tool", "set_model_response_tool")
 """Modules of `google.adk.tools` whose tools do nothing but lead the run elsewhere: they are played again."""
+CALLED_BY: Final = ("run_async", "_preprocess_args", "_preprocess_args_with_validation", "_invoke_callable")
+"""What of a `FunctionTool` stands before its function: a class that has its own may guard it."""
 _within: ContextVar[str] = ContextVar("checkrein_google_adk", default="")
 """The calls of agents as tools that lead to what is done now."""
 
@@ -191,7 +194,13 @@ class _Reins(BasePlugin):
         if answered is None:
             answered = await self._answer(await agent.canonical_model_async(callback_context), context, llm_request)
         # ADK leaves these out after an answer that a plugin has given.
-        return await _first(agent.canonical_after_model_callbacks, callback_context, answered) or answered
+        answered = await _first(agent.canonical_after_model_callbacks, callback_context, answered) or answered
+        # Callbacks may have made calls of their own, whose ids are to be the same when they are played again.
+        place = self.play.model_place(f"ids:{_within.get()}/{context.branch or ''}/{agent.name}")
+        for n, part in enumerate(_parts(answered.content)):
+            if part.function_call and not part.function_call.id:
+                part.function_call.id = f"adk-{uuid.uuid5(uuid.NAMESPACE_OID, f'{place}/{n}')}"
+        return answered
 
     async def _answer(self, model: BaseLlm, context: Any, request: LlmRequest) -> LlmResponse:
         async def source(asked: Asked) -> AsyncIterator[Any]:
@@ -244,6 +253,8 @@ class _Reins(BasePlugin):
             return await self._use(tool, tool_args, tool_context, f"tool:{place}")
         except Declined as declined:
             return {"error": str(declined)}
+        except WrongArguments as wrong:
+            return {"error": f"Invoking `{tool.name}()` failed: {wrong}"}  # as ADK says it
         except ToolRaised as raised:
             return await _told(agent, tool, tool_args, tool_context, raised)
 
@@ -295,6 +306,10 @@ def adapted(tool: BaseTool, rules: Mapping[str, Rules]) -> AdaptedTool:
     if not isinstance(tool, FunctionTool):
         return AdaptedTool(tool.run_async, tool.name, said, why_here="only its class knows how it is called")
     takes = sorted(_context_parameters(tool))
+    if any(getattr(type(tool), one, None) is not getattr(FunctionTool, one, None) for one in CALLED_BY):
+        return AdaptedTool(
+            tool.func, tool.name, said, why_here=f"{type(tool).__name__} has a way of its own to call it"
+        )
     why = f"it takes {', '.join(takes)} of the framework" if takes else ""
     return AdaptedTool(tool.func, tool.name, said, why_here=why)
 

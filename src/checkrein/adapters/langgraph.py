@@ -26,6 +26,7 @@ from checkrein.adapters.bridge import (
     Play,
     Rules,
     ToolRaised,
+    WrongArguments,
     check_known,
     check_rules,
     names_of_tools,
@@ -270,6 +271,11 @@ async def _used(play: Play, request: Any, handler: Callable[[Any], Awaitable[Any
         said = await play.tool(used, call["args"], invoke, place=f"tool/{call['id']}")
     except Declined as declined:
         return told(str(declined), "error")
+    except WrongArguments as wrong:
+        # As LangGraph says it.
+        return told(
+            f"Error invoking tool '{used.name}' with error:\n {wrong}\n Please fix the error and try again.", "error"
+        )
     except ToolRaised as raised:
         raise CallFailed(str(raised), error=str(raised)) from raised
     if not used.goes_to_worker and is_message(said):
