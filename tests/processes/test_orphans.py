@@ -58,11 +58,16 @@ async def test_what_no_call_has_started_is_no_stray_at_any_moment(begin: Callabl
 async def test_a_child_that_is_started_during_a_look_stays_known() -> None:
     env_marks.install()
     async with orphans.adopting():
-        looking = threading.Event()
-        thread = threading.Thread(target=lambda: [orphans._forget_gone() for _ in iter(looking.is_set, True)])
+        is_over = threading.Event()
+
+        def look() -> None:
+            while not is_over.is_set():
+                orphans._forget_gone()
+
+        thread = threading.Thread(target=look)
         thread.start()
         started = [subprocess.Popen(["/bin/sleep", "30"]) for _ in range(50)]
-        looking.set()
+        is_over.set()
         thread.join()
         known = [one.pid in orphans._own for one in started]
         for one in started:
