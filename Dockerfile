@@ -11,7 +11,7 @@ RUN useradd --create-home --uid 1000 checkrein \
 
 COPY pyproject.toml constraints.txt README.md LICENSE /opt/checkrein/
 COPY src /opt/checkrein/src
-RUN pip install --no-cache-dir -c /opt/checkrein/constraints.txt '/opt/checkrein[langgraph,mcp,openai-agents,postgres,providers,pydantic-ai,temporal]'
+RUN pip install --no-cache-dir -c /opt/checkrein/constraints.txt '/opt/checkrein[google-adk,langgraph,mcp,openai-agents,postgres,providers,pydantic-ai,temporal]'
 
 USER 1000
 WORKDIR /srv/agents

@@ -200,6 +200,7 @@ UNRUN: Final = {
     "temporal server start-dev": "serves until it is ended; tests/support/temporal.py starts it",
     "checkrein worker agent.py --engine temporal": "tests/server/processes/test_worker_temporal.py does it as printed",
     "checkrein pause last      # frozen": "needs a program at work; tests/cli/test_exec.py does it",
+    "checkrein exec --approve": "needs claude; tests/exec/test_tool_hook.py does it with a stand-in",
     "checkrein halt all": "needs a store with runs; tests/cli/test_halt.py does it",
     "export CHECKREIN_HALT_TOKEN": "serves until it is ended; tests/server/processes/test_secrets.py does it",
     "python -m checkrein.testing.provider": "serves until it is ended; the fixture above starts it as printed",

@@ -106,5 +106,5 @@ def test_prune_wants_an_age_with_a_unit_and_a_key(shell: Shell, run: str) -> Non
 
     assert (unclear.code, unsigned.code, young.code) == (2, 2, 0)
     assert "no_signing_key" in unsigned.err
-    assert young.json == [{"deleted": [], "kept": {}}]
+    assert young.json == [{"deleted": [], "kept": {}, "copies": ""}]
     assert Path(shell.folder / ".checkrein" / "runs.db").exists()

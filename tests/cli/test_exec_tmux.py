@@ -46,6 +46,17 @@ class Tmux:
         file.write_text(f"exec {shlex.join(command)}\n")
         self.do("send-keys", "sh ./line.sh", "Enter")
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Return when whatever is started in it sees that: tmux tells the terminal a moment later."""
+        self.do("resize-window", "-x", str(columns), "-y", str(rows))
+
+        def is_seen() -> bool:
+            self.do("send-keys", "clear; stty size", "Enter")
+            return f"{rows} {columns}" in self.do("capture-pane", "-p")
+
+        until(is_seen)
+        self.do("send-keys", "clear", "Enter")
+
     def screen(self, rows: int) -> list[str]:
         lines = self.do("capture-pane", "-p").split("\n")[:rows]
         return lines + [""] * (rows - len(lines))
@@ -66,12 +77,13 @@ def exec_(*command: str) -> list[str]:
 
 
 def test_a_full_screen_program_looks_the_same_and_is_resized(tmux: Tmux) -> None:
-    tmux.do("resize-window", "-x", "80", "-y", "23")
+    tmux.resize(80, 23)
     tmux.type(sys.executable, "-c", FULL)
     until(lambda: tmux.shows(expected(23, 80)), lambda: tmux.do("capture-pane", "-p"))
     alone = tmux.screen(23)
     tmux.do("send-keys", "q")
-    tmux.do("resize-window", "-x", "80", "-y", "24")
+    until(lambda: "ready:" in tmux.do("capture-pane", "-p"))
+    tmux.resize(80, 24)
 
     tmux.type(*exec_(sys.executable, "-c", FULL))
 

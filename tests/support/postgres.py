@@ -61,6 +61,7 @@ class Cluster:
         self._options = " ".join(
             [
                 f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}",
+                "-c max_connections=400",  # twenty hosts, each with a worker, its drivers and their listeners
                 *(f"-c {name}={value}" for name, value in settings.items()),
             ]
         )

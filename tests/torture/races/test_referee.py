@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from checkrein import Receipt, runtime
+from checkrein import Receipt
 from checkrein.control import control
 from checkrein.core import commands, decide
 from checkrein.core.decide import endings, verdict
@@ -63,7 +63,7 @@ def a_cancel_that_is_told_it_won_when_it_did_not(patch: pytest.MonkeyPatch) -> N
 
 
 def a_program_that_gets_a_result_of_a_cancelled_run(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runtime, "_result", lambda *_: racers.RESULT)
+    patch.setattr("checkrein.run._result", lambda *_: racers.RESULT)
 
 
 def a_verb_that_is_settled_twice(patch: pytest.MonkeyPatch) -> None:

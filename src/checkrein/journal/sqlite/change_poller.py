@@ -220,6 +220,8 @@ class ChangePoller:
             self._arm()  # before the look: what is written after it is told
         self._next = now + (self._idle_seconds(is_expected) if is_idle else self._busy_seconds(now, is_expected))
         self._is_active = self._tower.is_listened_to
+        if not self._is_active:
+            self._unwatch()
         try:
             version = self._data_version()
             if version != self._version:
@@ -267,7 +269,11 @@ class ChangePoller:
             self._watch_no_more()
 
     def _watch_no_more(self) -> None:
-        self._may_watch = self._is_armed = False
+        self._may_watch = False
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        self._is_armed = False
         if self._watch is not None:
             self._watch.close()
             self._watch = None
