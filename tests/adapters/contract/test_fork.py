@@ -50,7 +50,7 @@ async def test_a_fork_reuses_what_was_recorded_and_asks_their_model_only_after_i
     assert said[: len(provider.log[1].messages)] == provider.log[1].messages
     assert "only Q3" in str(said[-1])
     assert [call.name for call in reused][1:] == ["note_down"], "and before it the answer that asked for it"
-    assert [call.name for call in made] == ["openai:gpt-5"]
+    assert len([call.name for call in made]) == 1
     assert view.forked_from is not None
     assert (view.forked_from.run, view.forked_from.step, view.forked_from.by) == (origin.id, 1, "ann")
     assert [effect.what for effect in view.forked_from.effects] == ["the note “one”"]
